@@ -4,11 +4,7 @@ use std::time::Duration;
 
 use gpufleet_local::{LocalFleet, RabbitMq, Services};
 
-use crate::{
-    Ground,
-    ground::is_suspended,
-    poll::{poll_some, poll_until},
-};
+use crate::{Ground, ground::is_suspended, poll::poll_until};
 
 /// The broker's default memory watermark in a fleet.
 const WATERMARK: &str = "0.4";
@@ -99,46 +95,6 @@ impl Ground {
             "ok = rabbit_policy:set(@, <<\"scenario\">>, <<\"^{queue}$\">>, [{definition}], 0, <<\"queues\">>, <<\"scenario\">>)."
         );
         self.erlang(&set).await;
-    }
-
-    /// Limits the connections to the current number plus `more`. `None` removes the limit.
-    pub async fn limit_connections(&self, more: Option<usize>) {
-        let limit = match more {
-            Some(more) => (self.tracked_connections().await + more).to_string(),
-            None => "-1".to_owned(),
-        };
-        let set = format!("rabbit_vhost_limit:set(@, [{{<<\"max-connections\">>, {limit}}}], <<\"scenario\">>)");
-        self.erlang(&format!("ok = {set}.")).await;
-    }
-
-    /// Closes a connection repeatedly until no connection of this name is open. The limit keeps its replacements out.
-    pub async fn refuse_connection(&self, name: &str) {
-        let named = format!(
-            "case catch rabbit_networking:connection_info(C, [vhost, client_properties]) of \
-             [{{vhost, @}}, {{client_properties, P}}] -> lists:keyfind(<<\"connection_name\">>, 1, P) =:= \
-             {{<<\"connection_name\">>, longstr, <<\"{name}\">>}}; _ -> false end"
-        );
-        let close = format!(
-            "length([rabbit_networking:close_connection(C, \"scenario\") || C <- rabbit_networking:connections(), {named}])."
-        );
-        poll_until("the connection is refused", async || {
-            self.tracked_connections().await;
-            self.erlang(&close).await == "0"
-        })
-        .await;
-    }
-
-    /// Returns the number of connections, once all open connections count towards the limit. The broker counts a connection only some time
-    /// after it has opened.
-    async fn tracked_connections(&self) -> usize {
-        let vhost = "case catch rabbit_networking:connection_info(C, [vhost]) of [{vhost, @}] -> true; _ -> false end";
-        let open = format!("length([C || C <- rabbit_networking:connections(), {vhost}])");
-        poll_some("all connections are tracked", async || {
-            let counts = self.erlang(&format!("{{length(rabbit_connection_tracking:list(@)), {open}}}.")).await;
-            let (tracked, open) = counts.trim_matches(['{', '}']).split_once(',')?;
-            (tracked == open).then(|| tracked.parse().expect("a number"))
-        })
-        .await
     }
 
     /// Sets the fraction of memory above which the broker blocks publishers. A fraction near zero raises the alarm at once.

@@ -18,7 +18,7 @@ use crate::{
     consumer::Start,
     link::{self, Link},
     order,
-    publisher::{Publisher, Purpose},
+    publisher::Publisher,
     rights,
     topology::{self, Declaration},
 };
@@ -34,7 +34,7 @@ pub struct Broker {
 struct Inner {
     link: Arc<Link>,
     publisher: Publisher,
-    /// Created with the first event.
+    /// Created with the first event, because short commands have none.
     events: OnceLock<Publisher>,
     _stop: DropGuard,
 }
@@ -47,7 +47,7 @@ impl Broker {
     /// reconnects. Cancelling abandons the attempt.
     pub async fn connect(options: Options) -> Result<Self, ConnectError> {
         let link = Link::open(options).await?;
-        let publisher = Publisher::start(&link, Purpose::Messages);
+        let publisher = Publisher::of_messages(&link);
         let _stop = link.stop.clone().drop_guard();
         Ok(Self { inner: Arc::new(Inner { link, publisher, events: OnceLock::new(), _stop }) })
     }
@@ -144,9 +144,9 @@ impl Broker {
         rights::check_publish(&self.inner.link, exchange, routing_key).await
     }
 
-    /// Publishes over the connection for events.
+    /// Publishes over a channel for events.
     pub(crate) async fn publish_events(&self, message: Message) -> Result<(), PublishError> {
-        let publisher = self.inner.events.get_or_init(|| Publisher::start(&self.inner.link, Purpose::Events));
+        let publisher = self.inner.events.get_or_init(|| Publisher::of_events(&self.inner.link));
         publisher.publish(Arc::new(message)).await
     }
 

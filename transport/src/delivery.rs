@@ -153,6 +153,13 @@ impl Acker {
         self.settle(|| self.channel.ack([self.tag()])).await
     }
 
+    /// Acknowledges the message, and does not wait until the frame is written. Nobody learns whether it is.
+    pub fn begin_ack(&self) {
+        if self.is_live() {
+            drop(self.channel.ack([self.tag()]));
+        }
+    }
+
     /// Acknowledges several messages, of each channel with as few frames as possible. The results are in the order of the messages. If
     /// cancelled, the acks may or may not have been sent.
     pub async fn ack_all(ackers: &[&Self]) -> Vec<Result<Settled, SettleError>> {

@@ -1,10 +1,13 @@
 //! Lifecycle events, published in batches.
 //!
 //! One message per event would cost a fleet up to half of its throughput. Therefore events gather while the batch before them is
-//! unconfirmed ([`GroupCommit`]). A batch that the broker does not confirm is published again under the same message id, until the broker
-//! confirms it or its handle is closed.
+//! unconfirmed ([`GroupCommit`]), and for two milliseconds at least. A batch that the broker does not confirm is published again under the
+//! same message id, until the broker confirms it or its handle is closed.
 
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use futures::future::try_join_all;
 use gpufleet_schema::{
@@ -28,6 +31,8 @@ use batch::{ADDED_BYTES_MAX, Addition, EventBatch, weight};
 /// wait.
 const ROOM_UNITS: usize = 16 << 10;
 const ROOM_UNIT_BYTES: usize = 1 << 10;
+/// The time for which events gather before each batch. Only an acknowledgement waits for them, so they need not compete with a reply.
+const GATHERING: Duration = Duration::from_millis(2);
 /// The most room that one send takes, so that a large event is not starved by small ones.
 const UNITS_PER_SEND_MAX: usize = ROOM_UNITS / 4;
 
@@ -199,8 +204,12 @@ struct Publishing {
 }
 
 impl Publishing {
-    async fn run(self, batches: Turn<(), EventBatch>) {
-        for batch in batches {
+    async fn run(self, mut batches: Turn<(), EventBatch>) {
+        loop {
+            if !batches.is_full() {
+                sleep(GATHERING).await;
+            }
+            let Some(batch) = batches.next() else { return };
             let outcome = self.publish(&batch).await;
             if let Err(error) = &outcome {
                 error!(events = batch.len(), %error, "events not published, the ledger will miss them");

@@ -1,7 +1,7 @@
 //! Group commit: items that arrive while a message is unconfirmed gather, and the next message carries all of them.
 //!
-//! A message costs the broker nearly as much with one small item as with a hundred. An item leaves at once if no message to its destination
-//! is unconfirmed. There is no timer, so the size of the groups follows the load.
+//! A message costs the broker nearly as much with one small item as with a hundred. The size of the groups follows the load: an
+//! item leaves at once if no message to its destination is unconfirmed, unless the holder of the turn waits before it takes a group.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -95,6 +95,11 @@ impl<G: Group> Lane<G> {
 impl<K: Clone + Eq + Hash, G: Group> Turn<K, G> {
     pub fn destination(&self) -> &K {
         &self.destination
+    }
+
+    /// Returns whether a full group waits.
+    pub fn is_full(&self) -> bool {
+        self.commit.lock().get(&self.destination).is_some_and(|lane| !lane.full.is_empty())
     }
 
     /// Ends the turn. Returns the groups that wait if no other turn is left to publish them.

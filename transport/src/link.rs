@@ -1,16 +1,13 @@
-//! The link to the broker: a few connections that open and close together, and reconnect by themselves.
+//! The link to the broker: two connections that open and close together, and reconnect by themselves.
 //!
 //! One connection publishes and another consumes, because a broker under alarm stops reading from a publishing connection, and
-//! acknowledgements must still get through. Events have a third connection, which opens with the first event: RabbitMQ stops reading
-//! from a connection whose messages a queue does not take, and a ledger queue without a majority must delay no task or reply.
-//! When any of them fails, the link closes all and opens them again until it is closed, to the next node if the broker is a cluster, with
-//! backoff after each round of all nodes. All connections of a session lead to one node. lapin's own recovery is off: it leaves confirms
-//! pending forever if the broker is frozen.
+//! acknowledgements must still get through. When one of them fails, the link closes both and opens them again until it is closed, to the
+//! next node if the broker is a cluster, with backoff after each round of all nodes. Both connections of a session lead to one node. lapin's
+//! own recovery is off: it leaves confirms pending forever if the broker is frozen.
 //!
-//! Users of the link watch [`Link::sessions`]: a session is one set of connections. Channels of an ended session are closed.
+//! Users of the link watch [`Link::sessions`]: a session is one pair of connections. Channels of an ended session are closed.
 
 use std::{
-    collections::HashSet,
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -20,15 +17,11 @@ use std::{
 
 use futures::{
     StreamExt,
-    channel::mpsc::{UnboundedSender, unbounded},
-    future::join_all,
-    stream::BoxStream,
+    future::join,
+    stream::{BoxStream, select},
 };
 use lapin::{Connection, ConnectionProperties, Event};
-use tokio::{
-    sync::{OnceCell, watch},
-    time::timeout_at,
-};
+use tokio::{sync::watch, time::timeout_at};
 use tokio_util::{
     sync::CancellationToken,
     task::{TaskTracker, task_tracker::TaskTrackerToken},
@@ -66,33 +59,20 @@ pub enum State {
     Closed,
 }
 
-/// The purpose of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Role {
-    /// Tasks, replies and orders.
-    Publish,
-    Consume,
-    Events,
-}
-
-/// lapin's events of a connection.
-type Listener = BoxStream<'static, (Role, Event)>;
+/// lapin's events of both connections.
+type Listener = BoxStream<'static, Event>;
 
 /// The limit for the answer of one node of several: a round trip. Another node can serve instead, so a silent one must not hold up a
 /// short command for longer.
 const NODE_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// One set of connections to one node.
+/// One pair of connections to one node.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: u64,
     url: BrokerUrl,
     publish: Connection,
     consume: Connection,
-    /// Opened with the first event: many clients and all short commands have none.
-    events: OnceCell<Connection>,
-    /// Passes each new connection's events to the link.
-    listeners: UnboundedSender<Listener>,
     /// The users of channels. A user holds a token from before its first channel opens until its last is dropped.
     users: TaskTracker,
     failed: CancellationToken,
@@ -116,16 +96,6 @@ pub(crate) struct Link {
 pub(crate) enum NoSession {
     Closed,
     Timeout(Option<String>),
-}
-
-impl Role {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Publish => "publish",
-            Self::Consume => "consume",
-            Self::Events => "events",
-        }
-    }
 }
 
 impl Session {
@@ -156,21 +126,13 @@ impl Session {
         self.channel(&self.consume).await
     }
 
-    /// A channel for events. The first one opens the connection.
-    pub(crate) async fn events_channel(&self, link: &Link) -> lapin::Result<OpenChannel> {
-        let connection =
-            self.events.get_or_try_init(|| link.open_one(&self.url, Role::Events, &self.listeners)).await?;
-        self.channel(connection).await
-    }
-
     async fn channel(&self, connection: &Connection) -> lapin::Result<OpenChannel> {
         let channel = connection.create_channel().await?;
         Ok(OpenChannel::new(channel, self.users.clone(), self.failed.clone()))
     }
 
     pub(crate) fn alive(&self) -> bool {
-        let connections = [&self.publish, &self.consume].into_iter().chain(self.events.get());
-        connections.into_iter().all(|connection| connection.status().connected())
+        self.publish.status().connected() && self.consume.status().connected()
     }
 
     /// Waits until all channels have been closed, except those with deliveries that are still held.
@@ -185,14 +147,14 @@ impl Session {
     /// Closes the connections with an AMQP handshake, but waits only a bounded time for a silent broker.
     async fn close(&self) {
         const DEADLINE: Duration = Duration::from_secs(3);
-        let connections = [&self.publish, &self.consume].into_iter().chain(self.events.get());
-        let closing = connections.map(|connection| connection.close(200, "OK".into()));
-        let all = async {
-            if let Some(error) = join_all(closing).await.into_iter().find_map(Result::err) {
+        let both = async {
+            let closing = join(self.publish.close(200, "OK".into()), self.consume.close(200, "OK".into()));
+            let (publish, consume) = closing.await;
+            if let Err(error) = publish.and(consume) {
                 debug!(session = self.id, %error, "connection ended before the close handshake");
             }
         };
-        if tokio::time::timeout(DEADLINE, all).await.is_err() {
+        if tokio::time::timeout(DEADLINE, both).await.is_err() {
             debug!(session = self.id, "broker did not answer the close handshake");
         }
     }
@@ -285,13 +247,9 @@ impl Link {
         }
         let waited = self.options.connect_deadline;
         let id = self.session_ids.fetch_add(1, Ordering::Relaxed);
-        let (listeners, opened) = unbounded();
         // Waits for both attempts even if one fails, because lapin's thread panics if the runtime is dropped while it connects.
         let both = async {
-            let (publish, consume) = tokio::join!(
-                self.open_one(url, Role::Publish, &listeners),
-                self.open_one(url, Role::Consume, &listeners)
-            );
+            let (publish, consume) = join(self.connection(url, "publish"), self.connection(url, "consume")).await;
             Ok((publish?, consume?))
         };
         let (publish, consume) = tokio::time::timeout(waited, both)
@@ -303,13 +261,12 @@ impl Link {
             url: url.clone(),
             publish,
             consume,
-            events: OnceCell::new(),
-            listeners,
             users: TaskTracker::new(),
             failed: CancellationToken::new(),
             failure: OnceLock::new(),
         };
-        Ok((Arc::new(session), opened.flatten_unordered(None).boxed()))
+        let events = select(session.publish.events_listener(), session.consume.events_listener());
+        Ok((Arc::new(session), events.boxed()))
     }
 
     fn answer_deadline(&self) -> Duration {
@@ -321,27 +278,15 @@ impl Link {
     pub(crate) async fn connection_apart(&self, session: &Session) -> Result<Connection, ConnectError> {
         let url = &session.url;
         probe::answers(url, self.answer_deadline()).await?;
-        let opened = self.open_unheard(url, Role::Consume).await;
+        let opened = self.connection(url, "consume").await;
         opened.map_err(|error| classify::connect_error(url, &error))
     }
 
-    async fn open_one(
-        &self,
-        url: &BrokerUrl,
-        role: Role,
-        listeners: &UnboundedSender<Listener>,
-    ) -> lapin::Result<Connection> {
-        let connection = self.open_unheard(url, role).await?;
-        // An error means that the session is gone, and the connection goes with it.
-        let _gone = listeners.unbounded_send(connection.events_listener().map(move |event| (role, event)).boxed());
-        Ok(connection)
-    }
-
-    async fn open_unheard(&self, url: &BrokerUrl, role: Role) -> lapin::Result<Connection> {
+    async fn connection(&self, url: &BrokerUrl, purpose: &str) -> lapin::Result<Connection> {
         let mut uri = url.uri().clone();
         uri.query.heartbeat = Some(u16::try_from(self.options.heartbeat.as_secs()).unwrap_or(u16::MAX).max(1));
         uri.query.connection_timeout = u64::try_from(self.options.connect_deadline.as_millis()).ok();
-        let name = format!("{} ({})", self.options.name, role.name());
+        let name = format!("{} ({purpose})", self.options.name);
         let properties = ConnectionProperties::default().with_connection_name(name.into());
         socket::connect(uri, properties).await
     }
@@ -378,30 +323,24 @@ async fn watch_over(link: &Link, session: &Session, events: &mut Listener) -> bo
     /// lapin reports every known kind of failure as an event; this check finds any other.
     const CHECK_INTERVAL: Duration = Duration::from_secs(1);
     let mut check = tokio::time::interval(CHECK_INTERVAL);
-    // The broker reports an alarm to a connection when it publishes, and the end of the alarm to each.
-    let mut blocked = HashSet::new();
     loop {
         tokio::select! {
             biased;
             () = link.stop.cancelled() => return true,
             () = session.failed.cancelled() => return false,
             event = events.next() => match event {
-                Some((role, Event::ConnectionBlocked(reason))) => {
-                    if blocked.is_empty() {
-                        warn!(reason, "broker blocks publishing");
-                    }
-                    blocked.insert(role);
+                // The broker reports an alarm to the connection that publishes, and its end to both.
+                Some(Event::ConnectionBlocked(reason)) => {
+                    warn!(reason, "broker blocks publishing");
                     link.state.send_replace(State::Blocked(reason));
                 }
-                Some((role, Event::ConnectionUnblocked)) => {
-                    blocked.remove(&role);
-                    if blocked.is_empty() {
+                Some(Event::ConnectionUnblocked) => {
+                    if link.state.send_replace(State::Connected) != State::Connected {
                         info!("broker unblocked publishing");
-                        link.state.send_replace(State::Connected);
                     }
                 }
                 // Channel errors come here too; only a closed connection concerns the link.
-                Some((_, Event::Error(error))) if !session.alive() => session.fail(reason_of(&error)),
+                Some(Event::Error(error)) if !session.alive() => session.fail(reason_of(&error)),
                 Some(_) => {}
                 None => session.fail("the connection ended"),
             },

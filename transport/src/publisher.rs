@@ -23,7 +23,8 @@ use crate::{Message, PublishError, link::Link};
 mod confirm_channel;
 mod pending;
 
-/// Number of confirm channels. Two to four are fastest for quorum queues; the second already hides most of the first one's latency.
+/// Number of confirm channels for messages. Two to four are fastest for quorum queues; the second already hides most of the first one's
+/// latency.
 const CONFIRM_CHANNELS: usize = 2;
 /// The room for unconfirmed bodies, which stay in memory so that they can be sent again: 64 MiB, or four of the largest messages.
 const ROOM_BYTES: usize = 64 << 20;
@@ -31,6 +32,9 @@ const ROOM_UNIT_BYTES: usize = 1 << 10;
 /// The least room that a message takes, so that at most 4096 are unconfirmed. Throughput stopped growing at about 1000.
 const UNITS_PER_MESSAGE: usize = 16;
 const ROOM_UNITS: usize = ROOM_BYTES / ROOM_UNIT_BYTES;
+/// The least room that a message with events takes, so that at most 8 are unconfirmed. RabbitMQ stops reading from a connection that has
+/// more than 32 messages for a queue that takes none, and a ledger queue without a majority must delay no task or reply.
+const UNITS_PER_EVENTS: usize = ROOM_UNITS / 8;
 
 #[derive(Debug)]
 pub(crate) struct Publisher {
@@ -39,15 +43,9 @@ pub(crate) struct Publisher {
     /// Written by [`Publisher::publish`] only: the channel for the next message.
     next_channel: AtomicUsize,
     room: Arc<Semaphore>,
+    /// The least room that a message takes.
+    units_min: usize,
     closed: AtomicBool,
-}
-
-/// The use of a publisher. Events have a connection of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Tasks, replies and orders.
-    Messages,
-    Events,
 }
 
 /// A message for a confirm channel.
@@ -62,13 +60,23 @@ struct Request {
 type Done = oneshot::Sender<Result<(), PublishError>>;
 
 impl Publisher {
-    pub(crate) fn start(link: &Arc<Link>, purpose: Purpose) -> Self {
-        let channels = (0..CONFIRM_CHANNELS).map(|_| confirm_channel::start(link.clone(), purpose)).collect();
+    /// Creates the publisher of tasks, replies and orders.
+    pub(crate) fn of_messages(link: &Arc<Link>) -> Self {
+        Self::start(link, CONFIRM_CHANNELS, UNITS_PER_MESSAGE)
+    }
+
+    /// Creates the publisher of events.
+    pub(crate) fn of_events(link: &Arc<Link>) -> Self {
+        Self::start(link, 1, UNITS_PER_EVENTS)
+    }
+
+    fn start(link: &Arc<Link>, channels: usize, units_min: usize) -> Self {
         Self {
             link: link.clone(),
-            channels,
+            channels: (0..channels).map(|_| confirm_channel::start(link.clone())).collect(),
             next_channel: AtomicUsize::new(0),
             room: Arc::new(Semaphore::new(ROOM_UNITS)),
+            units_min,
             closed: AtomicBool::new(false),
         }
     }
@@ -83,12 +91,13 @@ impl Publisher {
         }
         let waited = self.link.options.confirm_deadline;
         let deadline = Instant::now() + waited;
-        let room = timeout_at(deadline, self.room.clone().acquire_many_owned(units(message.body.len())))
-            .await
-            .map_err(|_| PublishError::Timeout { waited, blocked: self.link.trouble() })?
-            .expect("the semaphore is never closed");
+        let room =
+            timeout_at(deadline, self.room.clone().acquire_many_owned(units(message.body.len(), self.units_min)))
+                .await
+                .map_err(|_| PublishError::Timeout { waited, blocked: self.link.trouble() })?
+                .expect("the semaphore is never closed");
         let (done, outcome) = oneshot::channel();
-        let channel = &self.channels[self.next_channel.fetch_add(1, Ordering::Relaxed) % CONFIRM_CHANNELS];
+        let channel = &self.channels[self.next_channel.fetch_add(1, Ordering::Relaxed) % self.channels.len()];
         channel.send(Request { message, deadline, done, room }).map_err(|_| PublishError::Closed)?;
         // The channel's task enforces the deadline.
         outcome.await.unwrap_or(Err(PublishError::Closed))
@@ -118,8 +127,8 @@ impl Publisher {
     }
 }
 
-fn units(body_bytes: usize) -> u32 {
-    let units = body_bytes.div_ceil(ROOM_UNIT_BYTES).max(UNITS_PER_MESSAGE);
+fn units(body_bytes: usize, units_min: usize) -> u32 {
+    let units = body_bytes.div_ceil(ROOM_UNIT_BYTES).max(units_min);
     u32::try_from(units).expect("bodies are bounded to 16 MiB")
 }
 
@@ -129,8 +138,10 @@ mod tests {
 
     #[test]
     fn the_largest_message_finds_room_and_small_ones_are_bounded_in_number() {
-        assert!(units(MESSAGE_BYTES_MAX) as usize <= ROOM_UNITS);
-        assert_eq!(ROOM_UNITS / units(0) as usize, 4096);
-        assert_eq!(units(16 * 1024 + 1), 17);
+        for (units_min, messages_max) in [(UNITS_PER_MESSAGE, 4096), (UNITS_PER_EVENTS, 8)] {
+            assert!(units(MESSAGE_BYTES_MAX, units_min) as usize <= ROOM_UNITS);
+            assert_eq!(ROOM_UNITS / units(0, units_min) as usize, messages_max);
+        }
+        assert_eq!(units(16 * 1024 + 1, UNITS_PER_MESSAGE), 17);
     }
 }

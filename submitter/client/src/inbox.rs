@@ -198,14 +198,15 @@ impl Inbox {
             }
             _ => Some(Settle::Acknowledge(acker)),
         };
-        // The broker redelivers a message whose acknowledgement is lost, and the inbox drops it because its job is answered.
-        let settled = match settle {
-            Some(Settle::Acknowledge(acker)) => acker.ack().await,
-            Some(Settle::Requeue(acker)) => acker.requeue().await,
-            None => return,
-        };
-        if let Err(error) = settled {
-            debug!(%error, "could not settle a reply");
+        match settle {
+            // The broker redelivers a message whose acknowledgement is lost, and the inbox drops it because its job is answered.
+            Some(Settle::Acknowledge(acker)) => acker.begin_ack(),
+            Some(Settle::Requeue(acker)) => {
+                if let Err(error) = acker.requeue().await {
+                    debug!(%error, "could not requeue a reply");
+                }
+            }
+            None => {}
         }
     }
 

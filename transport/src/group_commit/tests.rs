@@ -59,8 +59,11 @@ fn a_full_group_leaves_beside_unconfirmed_messages_up_to_the_maximum() {
     let mut first = commit.add(&"a", 0).unwrap();
     assert_eq!(first.next(), next([0]));
     assert!([1, 2, 3].into_iter().all(|number| commit.add(&"a", number).is_none()), "the group is not full");
+    assert!(!first.is_full());
     let mut second = commit.add(&"a", 4).unwrap();
+    assert!(second.is_full());
     assert_eq!(second.next(), next([1, 2, 3]));
+    assert!(!second.is_full(), "4 waits alone");
     assert!((5..11).all(|number| commit.add(&"a", number).is_none()), "two messages are unconfirmed");
     assert_eq!((first.next(), second.next(), first.next()), (next([4, 5, 6]), next([7, 8, 9]), next([10])));
 }

@@ -20,17 +20,16 @@ use lapin::{
 };
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 use tracing::{debug, warn};
 
 use super::{
-    Purpose, Request,
+    Request,
     pending::{Confirm, Number, Pending, Return},
 };
 use crate::{
     Message, PublishError,
-    backoff::Backoff,
     link::{
         Link, OpenChannel, Session, blames_a_message, is_access_refused, is_channel_level, is_not_found,
         is_of_a_closed_channel, reason_of,
@@ -53,7 +52,6 @@ const NACKING_CHANNEL_MIN: Duration = Duration::from_secs(2);
 
 struct ConfirmChannel {
     link: Arc<Link>,
-    purpose: Purpose,
     requests: mpsc::UnboundedReceiver<Request>,
     pending: Pending,
     /// Whether the last channel ended because the broker rejected a message that is still pending.
@@ -74,12 +72,11 @@ enum End {
     ChannelClosed,
 }
 
-pub(super) fn start(link: Arc<Link>, purpose: Purpose) -> mpsc::UnboundedSender<Request> {
+pub(super) fn start(link: Arc<Link>) -> mpsc::UnboundedSender<Request> {
     // Unbounded, because a caller acquires room before it sends.
     let (sender, requests) = mpsc::unbounded_channel();
     let channel = ConfirmChannel {
         link,
-        purpose,
         requests,
         pending: Pending::default(),
         has_rejected: false,
@@ -113,20 +110,10 @@ impl ConfirmChannel {
     /// Uses one channel after the other until the session or the link ends.
     async fn use_channels(&mut self, session: &Session) -> End {
         let _user = session.user();
-        let (link, purpose, mut backoff) = (self.link.clone(), self.purpose, Backoff::default());
         loop {
-            let Some(opened) = self.serve_during(open(&link, session, purpose)).await else { return End::Stopped };
+            let Some(opened) = self.serve_during(open(session)).await else { return End::Stopped };
             let channel = match opened {
                 Ok(channel) => Arc::new(channel),
-                // The broker may allow no further connection. Tasks and replies continue in the meantime.
-                Err(reason) if purpose == Purpose::Events && session.alive() => {
-                    let delay = backoff.next();
-                    warn!(reason, ?delay, "no connection for events, trying again");
-                    if self.serve_during(sleep(delay)).await.is_none() {
-                        return End::Stopped;
-                    }
-                    continue;
-                }
                 Err(reason) => {
                     session.fail(reason);
                     return End::SessionLost;
@@ -337,12 +324,9 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-async fn open(link: &Link, session: &Session, purpose: Purpose) -> Result<OpenChannel, String> {
+async fn open(session: &Session) -> Result<OpenChannel, String> {
     let opened = async {
-        let channel = match purpose {
-            Purpose::Messages => session.publish_channel().await?,
-            Purpose::Events => session.events_channel(link).await?,
-        };
+        let channel = session.publish_channel().await?;
         channel.confirm_select(ConfirmSelectOptions { nowait: false }).await?;
         Ok(channel)
     };
