@@ -1,8 +1,9 @@
 //! The worker's command line: one binary with several roles.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use tokio::runtime::{self, Runtime};
 
 use crate::{compiler, config, executor, exit, inventory, nvml, privileges, selftest, supervisor, telemetry};
 
@@ -65,13 +66,14 @@ pub fn main() -> ExitCode {
     }
 }
 
-#[tokio::main]
+/// Runs the self-test on one thread, as jobs run in a worker, so that the measurement includes the same cost.
+#[tokio::main(flavor = "current_thread")]
 async fn check(options: selftest::Options) -> ExitCode {
-    // Runs the self-test on a thread of the runtime, as jobs run in a worker, so that the measurement includes the same cost.
-    tokio::spawn(selftest::run(options)).await.expect("the self-test does not panic")
+    selftest::run(options).await
 }
 
-#[tokio::main]
+/// Runs a worker on this thread, because the work for a small job takes less time than waking another thread.
+#[tokio::main(flavor = "current_thread")]
 async fn run(options: config::Options) -> ExitCode {
     telemetry::init(options.log_format);
     let config = match config::Config::try_from(options) {
@@ -79,11 +81,26 @@ async fn run(options: config::Options) -> ExitCode {
         Err(error) => command().error(clap::error::ErrorKind::ValueValidation, error).exit(),
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config, "starting");
-    match supervisor::run(config).await {
+    let background = match background() {
+        Ok(background) => background,
+        Err(error) => {
+            eprintln!("error: failed to start threads: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = supervisor::run(config, background.handle().clone()).await;
+    // The process ends now, whatever still runs there.
+    background.shutdown_background();
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             exit::code(&error)
         }
     }
+}
+
+/// Creates the runtime for work that takes long.
+fn background() -> io::Result<Runtime> {
+    runtime::Builder::new_multi_thread().thread_name("background").enable_all().build()
 }

@@ -9,7 +9,7 @@ use clap::{CommandFactory as _, Parser as _};
 use gpufleet_ledger::migrate;
 use gpufleet_service::logging;
 use gpufleet_transport::Backoff;
-use tokio::time::Instant;
+use tokio::{runtime, time::Instant};
 use tracing::info;
 
 pub(crate) mod exit;
@@ -45,10 +45,17 @@ pub fn main() -> ExitCode {
 }
 
 pub(crate) fn run(options: Options) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(Exit::Internal, error).doing("start the runtime"))?;
+    let mut builder = match options.command {
+        // Each page is a query and an encoding of its own.
+        #[cfg(feature = "serve")]
+        Command::Serve(_) => runtime::Builder::new_multi_thread(),
+        // What they do for a message takes less time than waking another thread.
+        Command::Migrate(_) | Command::Record(_) | Command::Keep(_) | Command::Labels(_) => {
+            runtime::Builder::new_current_thread()
+        }
+    };
+    let runtime = builder.enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Internal, error).doing("start the runtime"))?;
     runtime.block_on(async {
         match options.command {
             Command::Migrate(options) => migrate_tables(options).await,

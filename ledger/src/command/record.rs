@@ -19,7 +19,7 @@ use gpufleet_ledger::{
 use gpufleet_service::{metrics, server, signals};
 use gpufleet_telemetry::Traces;
 use gpufleet_transport::{Backoff, Broker, BrokerUrls, ConnectError, DeclareError, Options as BrokerOptions};
-use tokio::{fs, sync::watch};
+use tokio::{fs, runtime::Handle, sync::watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -67,7 +67,9 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
     };
     let keeping = (kept != Kept::default()).then(|| {
         let keeper = Keeper::new(config.database.clone(), kept, options.keep_archive, options.keep_every);
-        tokio::spawn(keeper.run(stop.clone()))
+        let (runtime, stop) = (Handle::current(), stop.clone());
+        // On a thread of its own, because it compresses whole months.
+        tokio::task::spawn_blocking(move || runtime.block_on(keeper.run(stop)))
     });
     let analyzing = tokio::spawn(analysis::run(config.database.clone(), stop.clone()));
     let mut recorder = Recorder::new(broker.clone(), store, stop.clone()).traces(traces.clone());

@@ -31,8 +31,9 @@ use crate::{
     waiting::{wait, wait_unless},
 };
 
-/// The number of threads of the runtime. Publishing and receiving are I/O; hashing and storing arrays have threads of their own.
-const WORKER_THREADS: usize = 2;
+/// The number of threads of the runtime. Publishing and receiving is brief work, for which waking another thread takes longer than the
+/// work itself; hashing and storing arrays have threads of their own.
+const WORKER_THREADS: usize = 1;
 /// Stands for no deadline, because a Python future waits for as long as its caller wants.
 const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The deadline for asking the broker why a job waits.

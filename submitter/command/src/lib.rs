@@ -139,8 +139,9 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
 }
 
 fn block_on(command: impl Future<Output = Result<Exit, Complaint>>) -> Result<Exit, Complaint> {
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Complaint::new(Exit::Internal, format!("failed to start: {error}")))?;
+    // A thread beside this one, which may be busy reading files while the broker expects heartbeats.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(|error| Complaint::new(Exit::Internal, format!("failed to start: {error}")))?;
     let result = runtime.block_on(command);
     // The runtime ends with the process. Shutting it down would wait for a hanging name lookup, and lapin's thread would panic during a
     // connection attempt.

@@ -3,7 +3,10 @@
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, thread};
 
 use futures::FutureExt as _;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, mpsc, oneshot},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::held::{HeldJob, HeldMessage};
@@ -53,14 +56,16 @@ impl Snapshot {
 #[derive(Debug)]
 pub(super) struct DispatcherHandle {
     mail: mpsc::UnboundedSender<Mail>,
+    /// Runs the tasks that take long, on threads of its own, so that they delay no brief work.
+    background: Handle,
     release_requests: SharedState<HashMap<(DeviceId, PoolId), Arc<Notify>>>,
 }
 
 impl DispatcherHandle {
     /// Returns the handle with the mail for the shell.
-    pub(super) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Mail>) {
+    pub(super) fn new(background: Handle) -> (Arc<Self>, mpsc::UnboundedReceiver<Mail>) {
         let (mail, received) = mpsc::unbounded_channel();
-        (Arc::new(Self { mail, release_requests: SharedState::default() }), received)
+        (Arc::new(Self { mail, background, release_requests: SharedState::default() }), received)
     }
 
     fn send(&self, mail: Mail) {
@@ -72,9 +77,9 @@ impl DispatcherHandle {
         self.send(Mail::Input(input));
     }
 
-    /// Runs work in a task of its own. A panic there affects only its message: the shell gets `fallback`.
+    /// Runs work in the background. A panic there affects only its message: the shell gets `fallback`.
     pub(super) fn spawn(self: &Arc<Self>, fallback: Input, work: impl Future<Output = Input> + Send + 'static) {
-        tokio::spawn(Arc::clone(self).deliver(fallback, AssertUnwindSafe(work).catch_unwind()));
+        self.background.spawn(Arc::clone(self).deliver(fallback, AssertUnwindSafe(work).catch_unwind()));
     }
 
     /// Runs short work. It begins at once on the caller's thread, and continues in a task only if it has to wait. A small job ends sooner
@@ -94,7 +99,7 @@ impl DispatcherHandle {
         }
     }
 
-    /// Runs work in a task of its own until `cancel`. After that, its result is not needed.
+    /// Runs work in the background until `cancel`. After that, its result is not needed.
     pub(super) fn spawn_until(
         self: &Arc<Self>,
         cancel: CancellationToken,
@@ -102,7 +107,7 @@ impl DispatcherHandle {
         work: impl Future<Output = Input> + Send + 'static,
     ) {
         let delivered = Arc::clone(self).deliver(fallback, AssertUnwindSafe(work).catch_unwind());
-        tokio::spawn(async move { cancel.run_until_cancelled(delivered).await });
+        self.background.spawn(async move { cancel.run_until_cancelled(delivered).await });
     }
 
     async fn deliver(self: Arc<Self>, fallback: Input, work: impl Future<Output = thread::Result<Input>>) {
@@ -149,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_executors_of_one_device_can_be_asked_to_release_memory() {
-        let (handle, _mail) = DispatcherHandle::new();
+        let (handle, _mail) = DispatcherHandle::new(Handle::current());
         let [here, also_here, elsewhere] =
             [(0, 0), (0, 1), (1, 0)].map(|(device, pool)| handle.release_request(DeviceId(device), PoolId(pool)));
         handle.ask_all_back(DeviceId(0));

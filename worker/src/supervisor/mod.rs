@@ -52,7 +52,7 @@ use gpufleet_blobs::{BlobCacheError, BlobError, BlobStore};
 use gpufleet_schema::{ClassKey, Event, MessageId, WorkerName, bounds::MESSAGE_BYTES_MAX};
 use gpufleet_telemetry::{Traces, TracesError};
 use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink, GroupCommit, PublishError, State};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{runtime::Handle, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -146,8 +146,9 @@ const FAREWELL_DEADLINE: Duration = Duration::from_secs(5);
 /// Grace period of idle executors at exit; after it they are killed.
 const EXECUTOR_GRACE: Duration = Duration::from_secs(1);
 
-/// Runs a worker until it has drained after a signal or an order, or its last device is lost. Returns `Ok` if it drained.
-pub async fn run(config: Config) -> Result<(), WorkerError> {
+/// Runs a worker until it has drained after a signal or an order, or its last device is lost. Returns `Ok` if it drained. Work that takes
+/// long, like compiling or copying large arrays, runs in `background`, so that this runtime needs no second thread.
+pub async fn run(config: Config, background: Handle) -> Result<(), WorkerError> {
     let mut signals = Signals::listen().map_err(WorkerError::Signals)?;
     let ready = ReadyFile::withdrawn(config.ready_file.clone())?;
     let metrics = Arc::new(Metrics::new(&config));
@@ -155,7 +156,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let exposition = Exposition::begin(config.metrics, &metrics).await?;
     let guarantees: Vec<_> = config.pools.iter().map(|pool| pool.guarantee).collect();
     let mark = MessageId::new();
-    let (handle, mail) = DispatcherHandle::new();
+    let (handle, mail) = DispatcherHandle::new(background);
     let dispatcher = Dispatcher::new(Instant::now(), config.name.clone(), mark, &guarantees);
     let store = start::store(&config.cache)?;
     let blobs = tokio::select! {

@@ -142,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn the_scheduler_learns_what_other_processes_leave_for_jobs() {
         let (device, pool) = (DeviceId(0), PoolId(0));
-        let (dispatcher, mut mail) = DispatcherHandle::new();
+        let (dispatcher, mut mail) = DispatcherHandle::new(tokio::runtime::Handle::current());
         let memory = MemoryReports::new(device, 4, 17 * GIB, 1, dispatcher);
         memory.learn_heap(GIB);
         assert!(!memory.is_in_use());
