@@ -87,9 +87,13 @@ impl<'a> Search<'a> {
     /// Returns the best device that can run the job now. If there is none, plans the releases and reservations that let the job start
     /// later.
     fn device_for(&mut self, waiting: &BacklogEntry) -> Option<&'a Device> {
-        let device = self.best(waiting, Fit::Now);
+        // Nearly every search ends without a free slot.
+        let has_slot = self.devices.iter().any(|device| device.slots_free() > 0);
+        let device = if has_slot { self.best(waiting, Fit::Now) } else { None };
         if device.is_none() {
-            self.request_memory(waiting);
+            if has_slot {
+                self.request_memory(waiting);
+            }
             self.reserve(waiting);
         }
         device
