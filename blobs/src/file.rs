@@ -16,7 +16,6 @@ use super::{
     step::Progress,
 };
 
-pub(super) const PREFIX: &str = "sha256-";
 /// A partial file: readers ignore it.
 pub(super) const PART_PREFIX: &str = ".part-";
 /// Size of the pieces in which a file is copied: small enough that a piece is still in the processor's cache when it is hashed.
@@ -33,17 +32,7 @@ pub(super) enum Found {
 }
 
 pub(super) fn path(folder: &Path, digest: BlobDigest) -> PathBuf {
-    folder.join(name(digest))
-}
-
-/// The name of a blob in every kind of store.
-pub(super) fn name(digest: BlobDigest) -> String {
-    format!("{PREFIX}{}", digest.hex())
-}
-
-/// The digest of the blob with this name, if it is a blob's name.
-pub(super) fn digest_in(name: &str) -> Option<BlobDigest> {
-    format!("sha256:{}", name.strip_prefix(PREFIX)?).parse().ok()
+    folder.join(digest.file_name())
 }
 
 /// The length of the blob in bytes, if it exists.
@@ -83,7 +72,7 @@ pub(super) fn copy(
         Ok(file) => file,
         Err(found) => return Ok(Ok(found)),
     };
-    let mut hasher = BlobHasher::new();
+    let mut hasher = digest.hasher();
     let mut own = vec![0; PIECE_BYTES];
     for range in pieces(wanted, PIECE_BYTES) {
         let piece = &mut own[..(range.end - range.start) as usize];
@@ -111,7 +100,7 @@ pub(super) fn map(
         Err(found) => return Ok(Err(found)),
     };
     let Some(bytes) = BlobBytes::map(&file, wanted)? else { return Ok(Ok(None)) };
-    let mut hasher = BlobHasher::new();
+    let mut hasher = digest.hasher();
     for piece in bytes.chunks(PIECE_BYTES) {
         hasher.update(piece);
         progress.moved(piece.len())?;
@@ -132,7 +121,7 @@ fn filled(file: &mut File, piece: &mut [u8]) -> io::Result<bool> {
 pub(super) fn is_whole(file: &File, length: u64, digest: BlobDigest, progress: &Progress) -> io::Result<bool> {
     // One more byte is enough to detect that the file has grown.
     let mut bytes = file.take(length + 1);
-    let mut hasher = BlobHasher::new();
+    let mut hasher = digest.hasher();
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match bytes.read(&mut piece)? {

@@ -1,6 +1,6 @@
 //! The blob store: a folder or a bucket that producers and workers share. Each array is stored under its digest.
 //!
-//! A blob in a folder is a file `sha256-<digits>`. A writer writes it under another name, syncs it to the disk and then renames it, so a
+//! A blob in a folder is a file `blake3-<digits>`. A writer writes it under another name, syncs it to the disk and then renames it, so a
 //! file with that name is always complete. Several writers may therefore store the same blob at once. A reader checks the content
 //! against the name.
 //!

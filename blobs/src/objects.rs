@@ -1,6 +1,6 @@
 //! A bucket as a blob store, through the S3 API.
 //!
-//! A blob is the object `<prefix>/sha256-<digits>`. S3 shows an object only when it is complete, so readers never see a part of one. Large
+//! A blob is the object `<prefix>/blake3-<digits>`. S3 shows an object only when it is complete, so readers never see a part of one. Large
 //! blobs move in parts, several at a time. A reader hashes what it reads, because the checksums of S3 are those of the parts.
 //!
 //! An object's age starts when it was last written, by the clock of the server. An existing blob therefore gets a new age by being copied
@@ -34,7 +34,7 @@ use self::{
 };
 use super::{
     entry::{BlobEntry, Pruned},
-    file::{Found, digest_in, digest_of, name},
+    file::{Found, digest_of},
     location::Bucket,
     source::BlobSource,
     step::{self, Kind, STALL, Steps, Stopped},
@@ -47,7 +47,7 @@ const PARTS_AT_ONCE: usize = 4;
 /// Number of parts of all blobs that are in memory at once, which takes at most 128 MiB.
 const PARTS_IN_MEMORY: usize = 16;
 /// Names the digest in the metadata of an object, so that a writer recognises an object that another program has put in its place.
-const MARK: &str = "gpufleet-sha256";
+const MARK: &str = "gpufleet-digest";
 /// The content of objects that matter by their age alone.
 const PROBE: &[u8] = b"gpufleet";
 /// Number of attempts to store a blob that a pruner keeps removing.
@@ -203,7 +203,7 @@ impl Objects {
             Ok(found) => Ok(Some(Standing {
                 bytes: found.meta.size,
                 stored_at: found.meta.last_modified.into(),
-                is_marked: found.attributes.get(&mark()).is_some_and(|value| **value == *digest.hex()),
+                is_marked: found.attributes.get(&mark()).is_some_and(|value| **value == *digest.to_string()),
             })),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(io_error(&error)),
@@ -249,7 +249,7 @@ impl Objects {
     }
 
     fn entry_of(&self, object: &ObjectMeta) -> Option<BlobEntry> {
-        let digest = digest_in(object.location.as_ref().strip_prefix(&*self.prefix)?)?;
+        let digest = BlobDigest::of_file_name(object.location.as_ref().strip_prefix(&*self.prefix)?)?;
         Some(BlobEntry { digest, bytes: object.size, stored_at: object.last_modified.into() })
     }
 
@@ -258,7 +258,7 @@ impl Objects {
     }
 
     pub(super) fn key(&self, digest: BlobDigest) -> Path {
-        self.path(&name(digest))
+        self.path(&digest.file_name())
     }
 
     fn path(&self, name: &str) -> Path {
@@ -279,5 +279,5 @@ fn mark() -> Attribute {
 }
 
 fn marked(digest: BlobDigest) -> Attributes {
-    Attributes::from_iter([(mark(), digest.hex())])
+    Attributes::from_iter([(mark(), digest.to_string())])
 }

@@ -15,7 +15,7 @@ use gpufleet_schema::BlobDigest;
 
 use super::{
     entry::{BlobEntry, Pruned},
-    file::{PART_PREFIX, PREFIX, digest_in, open_file, path},
+    file::{PART_PREFIX, open_file, path},
     part,
     step::Progress,
     write,
@@ -46,7 +46,7 @@ pub(super) fn list(folder: &Path, progress: &Progress) -> io::Result<Vec<BlobEnt
 }
 
 fn entry_of(entry: &DirEntry) -> io::Result<Option<BlobEntry>> {
-    let Some(digest) = digest_in(&entry.file_name().to_string_lossy()) else { return Ok(None) };
+    let Some(digest) = BlobDigest::of_file_name(&entry.file_name().to_string_lossy()) else { return Ok(None) };
     // Another process may have removed it since it was listed.
     let Ok(metadata) = entry.metadata() else { return Ok(None) };
     let blob = metadata.modified().map(|stored_at| BlobEntry { digest, bytes: metadata.len(), stored_at })?;
@@ -85,7 +85,7 @@ fn prune_at(
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if !name.starts_with(PREFIX) && !name.starts_with(PART_PREFIX) {
+        if !BlobDigest::may_be_file_name(&name) && !name.starts_with(PART_PREFIX) {
             continue;
         }
         // Another process may have renamed or removed it since it was listed.
@@ -93,8 +93,8 @@ fn prune_at(
         if !may_go(&metadata) {
             continue;
         }
-        let is_live = digest_in(&name).is_some_and(|digest| live.contains(&digest));
-        let removed = if name.starts_with(PREFIX) {
+        let is_live = BlobDigest::of_file_name(&name).is_some_and(|digest| live.contains(&digest));
+        let removed = if BlobDigest::may_be_file_name(&name) {
             let limit = Limit { now, kept: unused_for };
             !is_live && limit.is_old(&metadata)? && removed_if_old(folder, &entry.path(), limit)?
         } else {

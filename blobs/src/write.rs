@@ -127,7 +127,7 @@ fn still_has_its_name(file: &File, folder: &Path, digest: BlobDigest) -> io::Res
 /// Hashes what it writes if the bytes may be in memory shared with an untrusted process. Otherwise a wrong blob could replace a correct
 /// one.
 fn write_anew(folder: &Path, digest: BlobDigest, bytes: &mut impl BlobSource, progress: &Progress) -> io::Result<()> {
-    let mut hasher = bytes.may_change().then(BlobHasher::new);
+    let mut hasher = bytes.may_change().then(|| digest.hasher());
     let part = write_part(folder, bytes, hasher.as_mut(), progress)?;
     if hasher.is_some_and(|hasher| hasher.finish() != digest) {
         return Err(io::Error::other(CHANGED));

@@ -27,7 +27,7 @@ class RemoteArray:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 digest of the elements, such as ``sha256:0f…``."""
+        """The digest of the elements, such as ``blake3:0f…``."""
         return self.stored.digest
 
     @property
@@ -50,8 +50,8 @@ class RemoteArray:
     def to_dict(self) -> dict[str, Any]:
         """Returns the reference as values for JSON, for pipelines that pass results through a database.
 
-        >>> RemoteArray.from_dict({"digest": "sha256:0f", "dtype": "f32", "shape": [2, 3]}).to_dict()
-        {'digest': 'sha256:0f', 'dtype': 'f32', 'shape': [2, 3]}
+        >>> RemoteArray.from_dict({"digest": "blake3:0f", "dtype": "f32", "shape": [2, 3]}).to_dict()
+        {'digest': 'blake3:0f', 'dtype': 'f32', 'shape': [2, 3]}
         """
         return {"digest": self.digest, "dtype": self.wire_dtype, "shape": list(self.shape)}
 

@@ -28,7 +28,7 @@ impl AffinitySlot {
         task.largest_blob().map(Self::of_input)
     }
 
-    /// The last byte of the digest modulo [`SLOTS`]. The digests of SHA-256 are uniform, so they need no further hash.
+    /// The last byte of the digest modulo [`SLOTS`]. Digests are uniform, so they need no further hash.
     fn of_input(digest: BlobDigest) -> Self {
         let [.., last] = digest.bytes();
         Self(last % SLOTS)

@@ -123,9 +123,9 @@ described! {
     ClientName, "ClientName": |_generator| name("A producer's name on the replies exchange.");
     WorkerName, "WorkerName": |_generator| name("A worker's name.");
     BlobDigest, "BlobDigest": |_generator| json_schema!({
-        "description": "Names a blob by the SHA-256 of its bytes.",
+        "description": "Names a blob by the BLAKE3 or SHA-256 of its bytes.",
         "type": "string",
-        "pattern": "^sha256:[0-9a-f]{64}$",
+        "pattern": "^(blake3|sha256):[0-9a-f]{64}$",
     });
     TraceContext, "TraceContext": |_generator| json_schema!({
         "description": "A span in W3C Trace Context's form. Readers ignore a text that they can't read.",

@@ -21,7 +21,7 @@ pub struct Output<'a> {
 }
 
 /// The bytes of an output, or the name of a blob that has them. On the wire a blob has the same form as in a task:
-/// `{"blob": "sha256:…"}`.
+/// `{"blob": "blake3:…"}`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OutputData<'a> {
     Inline(Inline<'a>),

@@ -175,11 +175,11 @@ fn malformed_digests() -> Vec<String> {
     let texts = [
         String::new(),
         "sha256:".to_owned(),
-        good["sha256:".len()..].to_owned(),
+        good["blake3:".len()..].to_owned(),
         good[..good.len() - 1].to_owned(),
         format!("{good}0"),
-        good.replace("sha256", "sha512"),
-        good.replace("sha256:", "sha256:../"),
+        good.replace("blake3", "sha512"),
+        good.replace("blake3:", "blake3:../"),
         good.to_uppercase(),
         format!(" {good}"),
         "ü".repeat(10_000),
@@ -187,7 +187,7 @@ fn malformed_digests() -> Vec<String> {
     texts.iter().map(|text| serde_json::to_string(text).unwrap()).collect()
 }
 
-const DIGEST_LOOKS: &str = "sha256: followed by 64 lower-case hexadecimal digits";
+const DIGEST_LOOKS: &str = "blake3: or sha256: followed by 64 lower-case hexadecimal digits";
 
 #[test]
 fn the_error_of_a_malformed_digest_in_an_output_shows_the_form_of_a_digest() {

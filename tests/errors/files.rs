@@ -51,7 +51,7 @@ pub fn write_all(folder: &Path) {
         fs::create_dir(folder.join(name)).unwrap();
     }
     write("big.npy", &npy("<f4", "(262144,)", &vec![0; BLOB_BYTES_MIN as usize]));
-    write(&format!("store/sha256-{DIGEST}"), &vec![1; BLOB_BYTES_MIN as usize]);
+    write(&format!("store/blake3-{DIGEST}"), &vec![1; BLOB_BYTES_MIN as usize]);
     write("damaged.json", damaged().as_bytes());
     fs::set_permissions(folder.join("locked"), Permissions::from_mode(0o555)).unwrap();
 }
@@ -77,7 +77,7 @@ const KILLED: &[u8] = br#"{ "program": { "ptx": { "file": "endless.ptx" } }, "la
 
 fn damaged() -> String {
     let buffer = |name: &str| {
-        format!(r#"{{ "name": "{name}", "dtype": "f32", "shape": [262144], "data": {{ "blob": "sha256:{DIGEST}" }} }}"#)
+        format!(r#"{{ "name": "{name}", "dtype": "f32", "shape": [262144], "data": {{ "blob": "blake3:{DIGEST}" }} }}"#)
     };
     format!(
         r#"{{ "program": {{ "catalog": "saxpy" }}, "arguments": {{ "a": 2.0 }}, "pool": "stored", "buffers": [{}, {}] }}"#,

@@ -119,7 +119,7 @@ async fn a_job_with_a_missing_blob_is_retried_and_runs_once_the_blob_is_there() 
     let lost = &detail.attempts[0];
     let failure = lost.failure.as_ref().unwrap();
     assert_eq!((&*failure.verdict, &*failure.code), ("infrastructure", "blob_missing"));
-    assert!(failure.message.contains("sha256:") && lost.retry_at.is_some(), "{lost:?}");
+    assert!(failure.message.contains("blake3:") && lost.retry_at.is_some(), "{lost:?}");
     ground.check_history(1).await;
 }
 

@@ -74,6 +74,6 @@ async fn arrays_travel_over_tls_if_client_and_worker_trust_the_certificate_of_th
     assert!(ended.stderr.contains("UnknownIssuer") && ended.stderr.contains(TRUSTED), "{ended:?}");
     submit(&trusting).await.ok();
     assert!(fs::metadata(scratch.path().join("y.npy")).unwrap().len() > 4 * FLOATS as u64);
-    assert!(server.received().iter().any(|request| request.method == "PUT" && request.target.contains("sha256-")));
+    assert!(server.received().iter().any(|request| request.method == "PUT" && request.target.contains("blake3-")));
     ground.check_history(1).await;
 }

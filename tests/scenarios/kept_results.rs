@@ -88,7 +88,7 @@ async fn outputs_are_fetched_after_producer_worker_and_recorder_were_killed() {
     scene.run_ok(&["fetch", &large, "--out", "y=large.npy", "--blobs", &store]).await;
     scene.assert_doubled("large.npy", SMALL + 1);
     let shown = scene.run_ok(&["show", &large]).await.stdout;
-    assert!(shown.contains("y: f32[16385], sha256:"), "{shown}");
+    assert!(shown.contains("y: f32[16385], blake3:"), "{shown}");
     assert_eq!(fs::read_dir(scene.blobs.path()).unwrap().count(), 1, "the small one is in the ledger");
 }
 

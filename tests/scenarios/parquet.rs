@@ -220,7 +220,7 @@ async fn a_kernel_of_a_file_that_does_not_compile_is_shown_with_its_line() {
     fs::write(folder.path().join("blend.cu"), BLEND).unwrap();
     let ended = ground.gpufleet(folder.path(), &line).await;
     assert_eq!(ended.code, 3, "{ended:?}");
-    assert!(ended.stderr.contains("the source was \"sha256:") && ended.stderr.contains("rm -r "), "{}", ended.stderr);
+    assert!(ended.stderr.contains("the source was \"blake3:") && ended.stderr.contains("rm -r "), "{}", ended.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]

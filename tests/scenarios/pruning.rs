@@ -60,7 +60,7 @@ async fn no_job_loses_a_blob_to_a_pruning_loop() {
     for number in 0..4 {
         waiting.push(fleet.submit(job(number)).await.unwrap());
     }
-    let has = |digest: BlobDigest| folder.path().join(format!("sha256-{}", digest.hex())).exists();
+    let has = |digest: BlobDigest| folder.path().join(digest.file_name()).exists();
     poll_until("the unused blob is gone", async || !has(unused)).await;
     let since = Instant::now();
     poll_until("the inputs are old", async || since.elapsed() > AGE).await;
@@ -84,7 +84,7 @@ async fn the_recorder_and_the_command_delete_what_no_job_uses() {
     let _worker = ground.worker().await;
     let put_old = async |bytes: &[u8]| {
         let digest = store.put(bytes.to_vec()).await.unwrap();
-        let file = folder.path().join(format!("sha256-{}", digest.hex()));
+        let file = folder.path().join(digest.file_name());
         File::open(&file).unwrap().set_modified(SystemTime::now() - Duration::from_secs(72 * 3600)).unwrap();
         file
     };

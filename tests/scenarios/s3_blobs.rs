@@ -74,7 +74,7 @@ impl Scene {
     /// Returns the number of requests for the content of arrays.
     fn reads(&self) -> usize {
         let received = self.server.received();
-        received.iter().filter(|request| request.method == "GET" && request.target.contains("sha256-")).count()
+        received.iter().filter(|request| request.method == "GET" && request.target.contains("blake3-")).count()
     }
 }
 
@@ -193,7 +193,7 @@ async fn commands_keep_fetch_and_prune_outputs_in_a_bucket() {
     assert!(fs::read(scene.folder().join("y.npy")).unwrap().ends_with(&bytes));
     fs::write(scene.folder().join("small.bin"), [7; 8]).unwrap();
     let put = scene.run(&["blobs", "put", "small.bin:u8[8]"]).await;
-    assert!(put.stdout.contains("sha256:"), "{put:?}");
+    assert!(put.stdout.contains("blake3:"), "{put:?}");
     let kept = scene.run(&["blobs", "prune", "--older-than", "1h"]).await;
     assert!(kept.stdout.starts_with("0 blobs (0 B) deleted, 2 blobs"), "{kept:?}");
     // The server's clock counts whole seconds. The ledger knows the kept output.

@@ -8,10 +8,9 @@ use std::{
     time::SystemTime,
 };
 
-use crate::{
-    file::{PART_PREFIX, PREFIX},
-    prune::PART_KEPT,
-};
+use gpufleet_schema::BlobDigest;
+
+use crate::{file::PART_PREFIX, prune::PART_KEPT};
 
 /// Evicts under a lock, because otherwise two workers would each evict enough for both. If another worker has the lock, the surplus stays
 /// until the next blob, because that worker may be suspended.
@@ -36,7 +35,7 @@ fn evict_oldest(folder: &Path, bytes_max: u64) -> io::Result<()> {
         let Ok(metadata) = entry.metadata() else { continue };
         let (name, used) = (entry.file_name(), metadata.modified()?);
         let prefix = name.to_string_lossy();
-        if prefix.starts_with(PREFIX) {
+        if BlobDigest::may_be_file_name(&prefix) {
             bytes += metadata.len();
             blobs.insert((used, name.clone()), metadata.len());
         } else if prefix.starts_with(PART_PREFIX)

@@ -64,7 +64,7 @@ impl Scene {
         self.server
             .received()
             .iter()
-            .filter(|request| request.method == "GET" && request.target.contains("sha256-"))
+            .filter(|request| request.method == "GET" && request.target.contains("blake3-"))
             .count()
     }
 

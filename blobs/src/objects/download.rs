@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use gpufleet_schema::{BlobDigest, BlobHasher, bounds::BLOBS_BYTES_MAX};
+use gpufleet_schema::{BlobDigest, bounds::BLOBS_BYTES_MAX};
 use object_store::{Error, GetOptions, ObjectStore as _};
 
 use super::{Objects, PART_BYTES, PARTS_AT_ONCE, problem::io_error};
@@ -64,7 +64,7 @@ impl Objects {
             Ok::<_, io::Error>(is_filled.then_some((part, room)))
         });
         let mut reads = stream::iter(reads).buffered(PARTS_AT_ONCE);
-        let mut hasher = BlobHasher::new();
+        let mut hasher = digest.hasher();
         while let Some(part) = reads.try_next().await? {
             let Some((part, _room)) = part else { return Ok(Ok(false)) };
             let written = blocking(|| {

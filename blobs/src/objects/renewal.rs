@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 /// How S3 writes the mark of [`super::MARK`].
-const MARK_HEADER: &str = "x-amz-meta-gpufleet-sha256";
+const MARK_HEADER: &str = "x-amz-meta-gpufleet-digest";
 /// Time limit for a copy. A server copies a gigabyte in about a second.
 const COPY_DEADLINE: Duration = Duration::from_secs(25);
 /// Validity of the signature, which need not outlive the request.
@@ -64,7 +64,7 @@ impl Renewer {
     fn headers(&self, key: &Path, digest: BlobDigest) -> Option<HeaderMap> {
         // Neither a bucket's name nor our keys have characters to escape.
         let source = HeaderValue::from_str(&format!("/{}/{key}", self.bucket)).ok()?;
-        let mark = HeaderValue::from_str(&digest.hex()).ok()?;
+        let mark = HeaderValue::from_str(&digest.to_string()).ok()?;
         let mut headers = HeaderMap::new();
         headers.insert("x-amz-copy-source", source);
         headers.insert("x-amz-metadata-directive", HeaderValue::from_static("REPLACE"));

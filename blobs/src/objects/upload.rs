@@ -48,7 +48,7 @@ impl Objects {
         progress: &Progress,
     ) -> io::Result<()> {
         let _room = self.parts.acquire().await.expect("the semaphore is never closed");
-        let mut hasher = BlobHasher::new();
+        let mut hasher = digest.hasher();
         let bytes = blocking(|| part_of(source, 0..source.length(), &mut hasher))?;
         if source.may_change() && hasher.finish() != digest {
             return Err(io::Error::other(CHANGED));
@@ -66,7 +66,7 @@ impl Objects {
         source: &mut impl BlobSource,
         progress: &Progress,
     ) -> io::Result<()> {
-        let mut hasher = BlobHasher::new();
+        let mut hasher = digest.hasher();
         // Dropped, it ends the requests.
         let mut sending = JoinSet::new();
         for range in pieces(source.length(), PART_BYTES) {

@@ -76,7 +76,7 @@ impl Scene {
 }
 
 fn file(folder: &Path, digest: BlobDigest) -> std::path::PathBuf {
-    folder.join(format!("sha256-{}", digest.hex()))
+    folder.join(digest.file_name())
 }
 
 fn job(index: u32, blobs: &[BlobDigest]) -> JobInfo {

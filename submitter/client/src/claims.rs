@@ -148,7 +148,7 @@ mod tests {
         let large = BlobDigest::of(&vec![2_u8; LARGE]);
         assert_eq!(checked.buffers[1].data, Data::Blob(large));
         assert_eq!(checked.large_outputs, LargeOutputs::Blob);
-        assert_eq!(names(&folder), [format!("sha256-{}", large.hex())]);
+        assert_eq!(names(&folder), [large.file_name()]);
         assert_eq!(store.read(large, LARGE as u64).await.unwrap(), vec![2; LARGE]);
         let bytes = |task: &Task<'_>| task.inline_bytes() + task.blob_bytes();
         assert_eq!(bytes(&checked), bytes(&before));
@@ -219,7 +219,7 @@ mod tests {
         let (mut checked, files) = of_files();
         check_in(&mut checked, files, &store).await.unwrap();
         let large = BlobDigest::of(&vec![4; LARGE]);
-        assert_eq!(names(&folder), [format!("sha256-{}", large.hex())]);
+        assert_eq!(names(&folder), [large.file_name()]);
         let data: Vec<_> = checked.buffers.iter().map(|buffer| buffer.data.clone()).collect();
         let inline = |bytes: Vec<u8>| Data::Inline(Inline::from(bytes));
         assert_eq!(data, [inline(vec![1]), inline(vec![2; 10]), inline(vec![3]), Data::Blob(large)]);

@@ -44,7 +44,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Store arrays and print their digests, for task files: "data": { "blob": "sha256:..." }
+    /// Store arrays and print their digests, for task files: "data": { "blob": "blake3:..." }
     Put(PutOptions),
     /// List blobs with their sizes, their ages and the jobs that use them
     Ls(listing::LsOptions),

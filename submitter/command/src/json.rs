@@ -155,7 +155,7 @@ JSON: one object with the fields of `gpufleet dead list -o json`, and
 pub const BLOBS_PUT: &str = "\
 JSON: a list of objects, in the order of the files. Later versions only add fields.
   file    path as given
-  digest  for tasks: \"data\": { \"blob\": \"sha256:...\" }
+  digest  for tasks: \"data\": { \"blob\": \"blake3:...\" }
   dtype, shape (a list of extents, slowest first)
   bytes   size of the array";
 

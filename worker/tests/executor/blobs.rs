@@ -55,7 +55,7 @@ async fn what_the_store_does_not_give_is_told_and_the_executor_works_on() {
     let (executor, (folder, store)) = (start().await, store().await);
     let digest = store.put(words(10)).await.unwrap();
     let task = add_one_to(digest);
-    let path = folder.path().join(format!("sha256-{}", digest.hex()));
+    let path = folder.path().join(digest.file_name());
 
     let longer = add_one_to(store.put(words(11)).await.unwrap());
     let failure = run_with(&executor, &store, &longer).await.outcome.unwrap_err();
@@ -174,6 +174,6 @@ fn sparse_blob(folder: &Path, zeros: u64, end: &[u8]) -> BlobDigest {
         }
     }
     let digest = hasher.finish();
-    fs::rename(path, folder.join(format!("sha256-{}", digest.hex()))).expect("the folder takes a name");
+    fs::rename(path, folder.join(digest.file_name())).expect("the folder takes a name");
     digest
 }

@@ -77,7 +77,7 @@ impl Scene {
     }
 
     fn file(&self, contents: &[u8]) -> std::path::PathBuf {
-        self.folder.path().join(format!("sha256-{}", BlobDigest::of(contents).hex()))
+        self.folder.path().join(BlobDigest::of(contents).file_name())
     }
 }
 

@@ -115,7 +115,7 @@ async fn a_blob_is_copied_to_a_new_file() {
         (format!("get --blobs @/blobs {digest} --out @/y.bin"), Exit::BadInput, "y.bin: it exists already"),
         (format!("get --blobs @/blobs {digest} --out @/n.npy"), Exit::BadInput, "needs a dtype and a shape"),
         (format!("get --blobs @/blobs {digest} --out @/n.npy:f32[3]"), Exit::BadInput, "8 bytes, expected 12"),
-        (format!("get --blobs @/blobs {} --out @/n.bin", BlobDigest::of(b"none")), Exit::NotFound, "no blob sha256:"),
+        (format!("get --blobs @/blobs {} --out @/n.bin", BlobDigest::of(b"none")), Exit::NotFound, "no blob blake3:"),
     ] {
         let complaint = run_line(folder.path(), &line).await.unwrap_err();
         assert_eq!(complaint.exit, exit, "{complaint:?}");

@@ -2,7 +2,7 @@
 //!
 //! Besides the schema's fields, a task file may have `pool`, `priority` and `save` (output name to file). `version` and
 //! `job_id` may be missing. A buffer's `data` may be `{"file": "x.npy"}`, which also supplies dtype and shape; a
-//! program's code may be `{"file": "edge.cu"}`. Paths are relative to the task file. `{"blob": "sha256:…"}` names an
+//! program's code may be `{"file": "edge.cu"}`. Paths are relative to the task file. `{"blob": "blake3:…"}` names an
 //! array in the blob store. Unlike on the wire, an unknown field is an error, because it is probably a typing mistake.
 
 use std::{

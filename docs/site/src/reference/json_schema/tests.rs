@@ -102,7 +102,7 @@ fn broken_tasks_are_rejected_by_the_schema_and_by_the_reader() {
         ("task-source.json", "/requires/compute_capability_min", Some(json!([8]))),
         ("task-source.json", "/labels/team", Some(json!(1))),
         ("task-source.json", "/reply", Some(json!("a.b"))),
-        ("task-blob.json", "/buffers/0/data/blob", Some(json!("sha256:12"))),
+        ("task-blob.json", "/buffers/0/data/blob", Some(json!("blake3:12"))),
         ("task-blob.json", "/large_outputs", Some(json!("maybe"))),
         ("task-list.json", "/1/program", None),
     ];

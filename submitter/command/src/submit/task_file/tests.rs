@@ -136,8 +136,8 @@ fn a_task_file_may_name_blobs() {
     );
     let task = parse(&text, false, Path::new("")).unwrap().job.build().unwrap().task;
     assert_eq!((&task.buffers[0].data, task.large_outputs), (&Data::Blob(digest), LargeOutputs::Blob));
-    let digits = problem(&text.replace("sha256:", "sha1:")).message;
-    assert_eq!(digits, "buffers[0]: a blob name is sha256: followed by 64 lower-case hexadecimal digits");
+    let digits = problem(&text.replace("blake3:", "sha1:")).message;
+    assert_eq!(digits, "buffers[0]: a blob name is blake3: or sha256: followed by 64 lower-case hexadecimal digits");
 }
 
 #[test]
