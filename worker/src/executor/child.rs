@@ -46,7 +46,7 @@ use super::{
 use crate::{
     ipc::{
         FromExecutor, ToExecutor,
-        frame::{self, FrameError},
+        frame::{self, FrameError, FrameReader},
         message::{Contents, JobPlan, MemoryReport, Piece, Refusal},
     },
     own_executable,
@@ -314,7 +314,7 @@ fn run_stream(
 /// Reads the supervisor's frames and keeps its programs and segments by id. It never calls the driver, because such a call may wait for a
 /// kernel, and no thread would read frames in the meantime.
 struct Inbox {
-    incoming: UnixStream,
+    incoming: FrameReader,
     chores: mpsc::Sender<Chore>,
     pieces: mpsc::Sender<StagedPiece>,
     common: Arc<Common>,
@@ -332,14 +332,14 @@ impl Inbox {
         common: Arc<Common>,
     ) -> Self {
         let (programs, segments) = Default::default();
-        Self { incoming, chores, pieces, common, programs, segments, stopped: false }
+        Self { incoming: FrameReader::over(incoming), chores, pieces, common, programs, segments, stopped: false }
     }
 
     /// Reads frames up to the next job, or `None` when the supervisor requests a stop. If the supervisor has ended, ends the process
     /// together with its running jobs.
     fn next_job(&mut self) -> Result<Option<Work>, ChildError> {
         while !self.stopped {
-            let Some((message, descriptor)) = frame::read(&self.incoming)? else { fault::exit(0) };
+            let Some((message, descriptor)) = self.incoming.read()? else { fault::exit(0) };
             match (message, descriptor) {
                 (ToExecutor::Segment { segment, bytes }, Some(descriptor)) => {
                     let mapped = PinnedSegment::open(descriptor, bytes).map_err(ChildError::Segment)?;

@@ -1,10 +1,11 @@
 //! Frames on a Unix stream socket: four bytes with the length, four with flags, then the body in MessagePack.
 //!
-//! The descriptor of a memory file is sent with the header of the frame that names it. The kernel attaches descriptors to the bytes that
-//! they were sent with, so a reader that reads exactly one header at a time always gets the matching descriptor.
+//! The descriptor of a memory file is sent with the header of the frame that names it. The kernel delivers descriptors in their order, each
+//! with the first of the bytes that it was sent with or earlier, so the oldest one belongs to the first frame that names one.
 
 use std::{
-    io::{self, IoSlice, IoSliceMut, Read, Write},
+    collections::VecDeque,
+    io::{self, IoSlice, IoSliceMut, Write},
     mem::MaybeUninit,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
@@ -26,6 +27,8 @@ use serde::{Serialize, de::DeserializeOwned};
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 const HEADER_BYTES: usize = 8;
 const FLAG_DESCRIPTOR: u32 = 1;
+/// The least and the most bytes that are received at a time. The least is more than the frame of a usual job.
+const STEP_BYTES: (usize, usize) = (8 << 10, 256 << 10);
 /// Size of the control data of a message with one descriptor, in bytes.
 const CONTROL_BYTES: usize = cmsg_space!(ScmRights(1));
 
@@ -47,7 +50,7 @@ pub enum FrameError {
     Decode(#[from] rmp_serde::decode::Error),
     #[error("failed to accept a frame of {0} bytes; the maximum is {FRAME_BYTES_MAX}")]
     TooLarge(usize),
-    #[error("failed to accept a frame: its file descriptor is missing or unexpected")]
+    #[error("failed to accept a frame: its file descriptor is missing")]
     Descriptor,
 }
 
@@ -96,22 +99,68 @@ pub fn write(mut socket: &UnixStream, message: &impl Serialize) -> Result<(), Fr
     Ok(socket.write_all(&Frame::encode(message, None)?.bytes)?)
 }
 
-/// Reads the next message and its descriptor. Blocks; returns `None` when the other side has closed the socket.
-pub fn read<T: DeserializeOwned>(socket: &UnixStream) -> Result<Option<(T, Option<OwnedFd>)>, FrameError> {
-    let mut header = [0; HEADER_BYTES];
-    let (taken, descriptor) = receive(socket, &mut header)?;
-    match taken {
-        0 => return Ok(None),
-        HEADER_BYTES => {}
-        _ => (&*socket).read_exact(&mut header[taken..])?,
+/// Reads frames through a buffer, so that a short frame takes one call of the kernel.
+#[derive(Debug)]
+pub struct FrameReader {
+    socket: UnixStream,
+    /// What was received. The bytes before `start` have been read.
+    buffer: Vec<u8>,
+    start: usize,
+    /// The descriptors that were received and belong to no frame before `start`.
+    descriptors: VecDeque<OwnedFd>,
+}
+
+impl FrameReader {
+    pub fn over(socket: UnixStream) -> Self {
+        Self { socket, buffer: Vec::new(), start: 0, descriptors: VecDeque::new() }
     }
-    let header = FrameHeader::parse(header)?;
-    if header.has_descriptor != descriptor.is_some() {
-        return Err(FrameError::Descriptor);
+
+    /// Reads the next message and its descriptor. Blocks; returns `None` when the other side has closed the socket.
+    pub fn read<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Option<OwnedFd>)>, FrameError> {
+        if !self.receive(HEADER_BYTES)? {
+            return if self.unread().is_empty() { Ok(None) } else { Err(cut_off()) };
+        }
+        let header = self.unread()[..HEADER_BYTES].try_into().expect("that many bytes were received");
+        let FrameHeader { body_bytes, has_descriptor } = FrameHeader::parse(header)?;
+        self.start += HEADER_BYTES;
+        if !self.receive(body_bytes)? {
+            return Err(cut_off());
+        }
+        let descriptor = if has_descriptor { self.descriptors.pop_front() } else { None };
+        if has_descriptor && descriptor.is_none() {
+            return Err(FrameError::Descriptor);
+        }
+        let message = decode(&self.unread()[..body_bytes])?;
+        self.start += body_bytes;
+        Ok(Some((message, descriptor)))
     }
-    let mut body = vec![0; header.body_bytes];
-    (&*socket).read_exact(&mut body)?;
-    Ok(Some((decode(&body)?, descriptor)))
+
+    fn unread(&self) -> &[u8] {
+        &self.buffer[self.start..]
+    }
+
+    /// Receives until this many bytes are unread. Returns false at the end of the socket.
+    fn receive(&mut self, bytes: usize) -> io::Result<bool> {
+        while self.unread().len() < bytes {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+            let have = self.buffer.len();
+            let (least, most) = STEP_BYTES;
+            self.buffer.resize(have + (bytes - have).clamp(least, most), 0);
+            let received = receive(&self.socket, &mut self.buffer[have..]);
+            self.buffer.truncate(have + received.as_ref().map_or(0, |(received, _)| *received));
+            let (received, descriptor) = received?;
+            self.descriptors.extend(descriptor);
+            if received == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn cut_off() -> FrameError {
+    FrameError::Io(io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Sends some of `bytes`, and the descriptor with the first of them. Returns how many bytes were sent.
@@ -159,14 +208,16 @@ mod tests {
             assert_eq!(sent, frame.bytes.len());
             write(&here, &ToExecutor::Stop).unwrap();
         });
-        let (first, none) = read::<ToExecutor>(&there).unwrap().unwrap();
+        let mut reader = FrameReader::over(there);
+        let mut read = || reader.read::<ToExecutor>().unwrap();
+        let (first, none) = read().unwrap();
         assert!(matches!(first, ToExecutor::Program { program: 1, image: Image::Ptx(text) } if text.len() == 300_000));
         assert!(none.is_none());
-        let (second, descriptor) = read::<ToExecutor>(&there).unwrap().unwrap();
+        let (second, descriptor) = read().unwrap();
         assert!(matches!(second, ToExecutor::Segment { segment: 7, bytes: 64 }));
         assert!(descriptor.is_some());
-        assert!(matches!(read::<ToExecutor>(&there).unwrap().unwrap().0, ToExecutor::Stop));
-        assert!(read::<ToExecutor>(&there).unwrap().is_none());
+        assert!(matches!(read().unwrap().0, ToExecutor::Stop));
+        assert!(read().is_none());
         writer.join().unwrap();
     }
 
@@ -174,13 +225,37 @@ mod tests {
     fn a_length_beyond_the_bound_is_refused_before_it_is_allocated() {
         let (here, there) = UnixStream::pair().unwrap();
         (&here).write_all(&[0xff; HEADER_BYTES]).unwrap();
-        assert!(matches!(read::<FromExecutor>(&there), Err(FrameError::TooLarge(_))));
+        assert!(matches!(FrameReader::over(there).read::<FromExecutor>(), Err(FrameError::TooLarge(_))));
     }
 
     #[test]
     fn bytes_that_are_no_message_are_an_error() {
         let (here, there) = UnixStream::pair().unwrap();
         (&here).write_all(&[3, 0, 0, 0, 0, 0, 0, 0, 0xc1, 0xc1, 0xc1]).unwrap();
-        assert!(matches!(read::<FromExecutor>(&there), Err(FrameError::Decode(_))));
+        assert!(matches!(FrameReader::over(there).read::<FromExecutor>(), Err(FrameError::Decode(_))));
+    }
+
+    #[test]
+    fn frames_that_arrive_together_or_in_pieces_are_read_one_by_one_with_their_descriptors() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut reader = FrameReader::over(there);
+        let segment = |segment| ToExecutor::Segment { segment, bytes: 64 };
+        for number in 0..3 {
+            write(&here, &ToExecutor::Measure).unwrap();
+            let descriptor = File::open("/dev/null").unwrap().into();
+            let frame = Frame::encode(&segment(number), Some(descriptor)).unwrap();
+            let (first, rest) = frame.bytes.split_at(5);
+            send(&here, first, frame.descriptor.as_ref().map(AsFd::as_fd)).unwrap();
+            (&here).write_all(rest).unwrap();
+        }
+        (&here).write_all(&[9]).unwrap();
+        drop(here);
+        for number in 0..3 {
+            assert!(matches!(reader.read().unwrap(), Some((ToExecutor::Measure, None))));
+            let (message, descriptor) = reader.read::<ToExecutor>().unwrap().unwrap();
+            assert!(matches!(message, ToExecutor::Segment { segment, .. } if segment == number));
+            assert!(descriptor.is_some());
+        }
+        assert!(matches!(reader.read::<ToExecutor>(), Err(FrameError::Io(_))), "the last frame is cut off");
     }
 }

@@ -7,7 +7,8 @@ use std::{
 
 use gpufleet_schema::{Block, FailureCode, Grid};
 use gpufleet_worker::ipc::{
-    FromExecutor, ToExecutor, frame,
+    FromExecutor, ToExecutor,
+    frame::{self, FrameReader},
     message::{ArgPlan, BufferPlan, Contents, Image, JobPlan, LaunchPlan},
 };
 
@@ -16,6 +17,7 @@ use crate::harness::{PTX, executable};
 /// An executor child and the test's end of its socket.
 struct Bare {
     socket: UnixStream,
+    incoming: FrameReader,
     child: Child,
     /// The executor's messages about waits of the last job.
     waits: Vec<FromExecutor>,
@@ -30,14 +32,15 @@ impl Bare {
             .stderr(Stdio::null())
             .spawn()
             .expect("the worker was built for this test");
-        let mut bare = Self { socket, child, waits: Vec::new() };
+        let incoming = FrameReader::over(socket.try_clone().expect("there are descriptors left"));
+        let mut bare = Self { socket, incoming, child, waits: Vec::new() };
         let FromExecutor::Ready(device, memory) = bare.next() else { panic!("it does not start") };
         assert!(!device.takes_cubins && memory.free > 0);
         bare
     }
 
     fn next(&mut self) -> FromExecutor {
-        frame::read(&self.socket).expect("it speaks our language").expect("it lives").0
+        self.incoming.read().expect("it speaks our language").expect("it lives").0
     }
 
     fn say(&self, message: &ToExecutor) {

@@ -111,14 +111,15 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ipc::frame::FrameReader;
 
     fn said(steps: impl FnOnce(&Waits)) -> Vec<(u64, bool)> {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let waits = Waits::new(&Arc::new(Mutex::new(ours)));
         steps(&waits);
         drop(waits);
-        let mut said = Vec::new();
-        while let Some((message, _)) = frame::read::<FromExecutor>(&theirs).unwrap() {
+        let (mut theirs, mut said) = (FrameReader::over(theirs), Vec::new());
+        while let Some((message, _)) = theirs.read::<FromExecutor>().unwrap() {
             said.push(match message {
                 FromExecutor::Waits { job } => (job, true),
                 FromExecutor::GoesOn { job } => (job, false),

@@ -18,7 +18,7 @@ use crate::{
         process::ChildProcess,
         programs::Code,
     },
-    ipc::{DeviceInfo, slab::Slab},
+    ipc::{DeviceInfo, frame::FrameReader, slab::Slab},
 };
 
 /// Time limit for steps that take almost no time.
@@ -175,9 +175,10 @@ async fn a_request_is_passed_on_and_a_job_without_a_caller_is_released() {
     super::asks(&shared, 1, ChildRequest::Outputs);
     let child = child.into_std().unwrap();
     child.set_nonblocking(false).unwrap();
+    let mut child = FrameReader::over(child);
     let released = tokio::task::spawn_blocking(move || {
         loop {
-            if let Some((ToExecutor::Release { job }, _)) = frame::read(&child).unwrap() {
+            if let Some((ToExecutor::Release { job }, _)) = child.read().unwrap() {
                 return job;
             }
         }
