@@ -11,15 +11,16 @@ use crate::{
 };
 
 /// The loops that are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
+    /// The bare loop
     Bare,
-    /// A producer without the client library, one task in each message.
+    /// A producer without the client library, one task in each message
     Foreign,
     Submit,
     SubmitMany,
-    /// A Python producer that has pika alone, one task in each message.
+    /// A Python producer that has pika alone, one task in each message
     Pika,
     Celery,
 }

@@ -58,6 +58,9 @@ pub struct Options {
     /// Leaves out the producers in Python: pika and Celery
     #[arg(long)]
     no_python: bool,
+    /// Runs only these loops, such as `bare,submit-many`; ratios need `bare`
+    #[arg(long, value_delimiter = ',', value_name = "LOOP")]
+    only: Vec<Subject>,
     /// Keeps the logs of all processes there
     #[arg(long, value_name = "DIRECTORY")]
     logs: Option<PathBuf>,
@@ -158,14 +161,17 @@ impl Options {
     /// Returns the cases in the order in which they take turns.
     fn cases(&self) -> Vec<Case> {
         let size = |count: u64| usize::try_from(count).expect("the options are bounded");
-        let python = |subject: &Subject| !self.no_python || !matches!(subject, Subject::Pika | Subject::Celery);
+        let is_chosen = |subject: &Subject| match subject {
+            Subject::Pika | Subject::Celery if self.no_python => false,
+            _ => self.only.is_empty() || self.only.contains(subject),
+        };
         let many =
             [Subject::Bare, Subject::Foreign, Subject::Submit, Subject::SubmitMany, Subject::Pika, Subject::Celery];
         let single = [Subject::Bare, Subject::Submit, Subject::Pika, Subject::Celery];
         let (in_flight, jobs, latency_jobs) = (size(self.in_flight), size(self.jobs), size(self.latency_jobs));
         let many = many.into_iter().map(|subject| Case { subject, in_flight, jobs });
         let single = single.into_iter().map(|subject| Case { subject, in_flight: 1, jobs: latency_jobs });
-        many.chain(single).filter(|case| python(&case.subject)).collect()
+        many.chain(single).filter(|case| is_chosen(&case.subject)).collect()
     }
 }
 
