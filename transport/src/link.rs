@@ -45,6 +45,7 @@ pub use greeting::Release;
 pub(crate) use greeting::release;
 use nodes::Nodes;
 pub(crate) use open_channel::{Frame, OpenChannel, queued};
+use socket::Arrived;
 
 /// The state of the link, for health checks and metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub(crate) struct Session {
     pub(crate) id: u64,
     url: BrokerUrl,
     publish: Connection,
+    /// Changes whenever the broker has sent something over the connection that publishes.
+    arrived: Arrived,
     consume: Connection,
     /// The users of channels. A user holds a token from before its first channel opens until its last is dropped.
     users: TaskTracker,
@@ -120,6 +123,11 @@ impl Session {
 
     pub(crate) async fn publish_channel(&self) -> lapin::Result<OpenChannel> {
         self.channel(&self.publish).await
+    }
+
+    /// Changes whenever the broker has sent something over the connection that publishes.
+    pub(crate) fn arrived(&self) -> Arrived {
+        self.arrived.clone()
     }
 
     pub(crate) async fn consume_channel(&self) -> lapin::Result<OpenChannel> {
@@ -250,9 +258,9 @@ impl Link {
         // Waits for both attempts even if one fails, because lapin's thread panics if the runtime is dropped while it connects.
         let both = async {
             let (publish, consume) = join(self.connection(url, "publish"), self.connection(url, "consume")).await;
-            Ok((publish?, consume?))
+            Ok((publish?, consume?.0))
         };
-        let (publish, consume) = tokio::time::timeout(waited, both)
+        let ((publish, arrived), consume) = tokio::time::timeout(waited, both)
             .await
             .map_err(|_| ConnectError::Timeout { url: url.clone(), waited })?
             .map_err(|error: lapin::Error| classify::connect_error(url, &error))?;
@@ -260,6 +268,7 @@ impl Link {
             id,
             url: url.clone(),
             publish,
+            arrived,
             consume,
             users: TaskTracker::new(),
             failed: CancellationToken::new(),
@@ -279,10 +288,10 @@ impl Link {
         let url = &session.url;
         probe::answers(url, self.answer_deadline()).await?;
         let opened = self.connection(url, "consume").await;
-        opened.map_err(|error| classify::connect_error(url, &error))
+        opened.map(|(connection, _)| connection).map_err(|error| classify::connect_error(url, &error))
     }
 
-    async fn connection(&self, url: &BrokerUrl, purpose: &str) -> lapin::Result<Connection> {
+    async fn connection(&self, url: &BrokerUrl, purpose: &str) -> lapin::Result<(Connection, Arrived)> {
         let mut uri = url.uri().clone();
         uri.query.heartbeat = Some(u16::try_from(self.options.heartbeat.as_secs()).unwrap_or(u16::MAX).max(1));
         uri.query.connection_timeout = u64::try_from(self.options.connect_deadline.as_millis()).ok();

@@ -1,4 +1,5 @@
-//! The byte stream under a connection: plain or TLS, as lapin would open it. It checks what the broker sends before lapin reads it.
+//! The byte stream under a connection: plain or TLS, as lapin would open it. It checks what the broker sends before lapin reads it, and tells
+//! when something has come.
 //!
 //! lapin parses, copies and drops header tables recursively, on stacks of unknown size, so one message with a deep table would crash
 //! every process that reads it. lapin also closes its connection over a text that is not UTF-8. RabbitMQ passes both on to consumers.
@@ -13,14 +14,20 @@ use std::{
 
 use futures::io::{AsyncRead, AsyncWrite};
 use lapin::AsyncTcpStream;
+use tokio::sync::watch;
 
+mod arrivals;
 mod content;
 mod frames;
 mod runtime;
 
+use arrivals::Arrivals;
 use frames::Frames;
 
 pub(super) use runtime::{connect, open};
+
+/// Changes whenever bytes have come. They may be read already, or only later.
+pub(crate) type Arrived = watch::Receiver<()>;
 
 /// A frame to check is read in steps of at most this size, so that memory follows the received bytes and not the claimed
 /// length.
@@ -29,6 +36,7 @@ const READ_STEP_BYTES: usize = 16 << 10;
 /// A stream in which the reader finds neither a deep table nor a text that is not UTF-8.
 pub(super) struct Socket<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> {
     stream: AsyncTcpStream<S>,
+    arrivals: Arrivals,
     frames: Frames,
     /// The received part of a frame that must be complete before it is passed on. No later frame is read in the meantime.
     held: Vec<u8>,
@@ -37,13 +45,13 @@ pub(super) struct Socket<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Socket<S> {
-    fn new(stream: AsyncTcpStream<S>) -> Self {
-        Self { stream, frames: Frames::default(), held: Vec::new(), handed_on: None }
+    fn new(stream: AsyncTcpStream<S>, arrivals: Arrivals) -> Self {
+        Self { stream, arrivals, frames: Frames::default(), held: Vec::new(), handed_on: None }
     }
 
     /// Reads into the reader's buffer and holds back an incomplete frame. Returns how many bytes the reader gets.
     fn read_through(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Option<usize>>> {
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let read = ready!(self.arrivals.poll_read(&mut self.stream, cx, buffer))?;
         if read == 0 {
             return Poll::Ready(Ok(Some(0)));
         }
@@ -57,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Socket<S> {
         let have = self.held.len();
         let lacking = Frames::lacking(&self.held)?.min(READ_STEP_BYTES);
         self.held.resize(have + lacking, 0);
-        let outcome = Pin::new(&mut self.stream).poll_read(cx, &mut self.held[have..]);
+        let outcome = self.arrivals.poll_read(&mut self.stream, cx, &mut self.held[have..]);
         let read = match &outcome {
             Poll::Ready(Ok(read)) => *read,
             _ => 0,

@@ -10,7 +10,7 @@
 //! A channel of RabbitMQ that first publishes to a quorum queue while the queue has no leader keeps asking the former leader, and rejects
 //! every message until that node returns. So a channel on which messages were nacked is replaced from time to time.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use lapin::{
@@ -63,7 +63,8 @@ struct ConfirmChannel {
 
 /// A confirm, or the error of the channel that ended before it.
 type Confirmed = (Number, lapin::Result<Confirmation>);
-type Confirms = FuturesUnordered<BoxFuture<'static, Confirmed>>;
+type Confirming = BoxFuture<'static, Confirmed>;
+type Confirms = FuturesUnordered<Confirming>;
 
 /// Why the task stopped using its current AMQP channel.
 enum End {
@@ -122,9 +123,10 @@ impl ConfirmChannel {
             let end = if self.has_rejected {
                 self.isolate(session, &channel).await
             } else {
-                let confirms = Confirms::new();
+                let mut confirms = Confirms::new();
                 for number in self.pending.numbers() {
-                    self.send(&channel, &confirms, number);
+                    let unasked = self.send(&channel, &confirms, number);
+                    confirms.extend(unasked);
                 }
                 self.publish_until_end(session, &channel, confirms).await
             };
@@ -142,13 +144,17 @@ impl ConfirmChannel {
     }
 
     /// Publishes new requests until the channel ends. All pending messages have been sent on it.
+    ///
+    /// lapin would wake this task when it has written a message, only for it to wait for the confirm. So the task asks for its confirms when
+    /// the broker has sent something.
     async fn publish_until_end(
         &mut self,
         session: &Session,
         channel: &Arc<OpenChannel>,
         mut confirms: Confirms,
     ) -> End {
-        let mut requests = Vec::with_capacity(REQUESTS_AT_ONCE);
+        let (mut requests, mut unasked) = (Vec::with_capacity(REQUESTS_AT_ONCE), Vec::new());
+        let mut arrived = session.arrived();
         let replaced_from = Instant::now() + NACKING_CHANNEL_MIN;
         loop {
             tokio::select! {
@@ -158,7 +164,7 @@ impl ConfirmChannel {
                     if let Some(error) = self.settle(first, &mut confirms) {
                         return self.ended(session, &error);
                     }
-                    if self.has_nacked && confirms.is_empty() && Instant::now() >= replaced_from {
+                    if self.has_nacked && confirms.is_empty() && unasked.is_empty() && Instant::now() >= replaced_from {
                         debug!("the broker nacks messages on a publishing channel, replacing it");
                         return End::ChannelClosed;
                     }
@@ -168,11 +174,13 @@ impl ConfirmChannel {
                     if count == 0 {
                         return End::Stopped;
                     }
+                    arrived.mark_unchanged();
                     for request in requests.drain(..) {
                         let number = self.pending.add(request);
-                        self.send(channel, &confirms, number);
+                        unasked.extend(self.send(channel, &confirms, number));
                     }
                 }
+                Ok(()) = arrived.changed(), if !unasked.is_empty() => confirms.extend(unasked.drain(..)),
                 () = until(self.pending.next_deadline()) => self.expire(),
             }
         }
@@ -208,10 +216,18 @@ impl ConfirmChannel {
         self.publish_until_end(session, channel, confirms).await
     }
 
-    fn send(&mut self, channel: &Arc<OpenChannel>, confirms: &Confirms, number: Number) {
-        if let Some(message) = self.pending.take_to_send(number) {
-            let channel = channel.clone();
-            confirms.push(async move { (number, send(&channel, &message).await) }.boxed());
+    /// Sends the pending message with this number, unless its caller has left. Returns its confirm, or adds it to `confirms` if it is here
+    /// already: an error.
+    fn send(&mut self, channel: &Arc<OpenChannel>, confirms: &Confirms, number: Number) -> Option<Confirming> {
+        let (message, channel) = (self.pending.take_to_send(number)?, channel.clone());
+        let mut confirming = async move { (number, send(&channel, &message).await) }.boxed();
+        // lapin queues a message when its future is polled for the first time.
+        match (&mut confirming).now_or_never() {
+            Some(confirmed) => {
+                confirms.push(ready(confirmed).boxed());
+                None
+            }
+            None => Some(confirming),
         }
     }
 

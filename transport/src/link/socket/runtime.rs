@@ -16,26 +16,35 @@ use lapin::{
     tcp::{AMQPUriTcpExt, OwnedTLSConfig},
     uri::AMQPUri,
 };
+use tokio::sync::watch;
 
-use super::Socket;
+use super::{Arrivals, Arrived, Socket};
 
 /// The tokio reactor with another type of streams.
 #[derive(Debug, Clone)]
 struct SocketReactor(Tokio);
 
 /// Opens a connection whose streams are [`Socket`]s. If cancelled, lapin's thread may continue until the connect timeout.
-pub(in super::super) async fn connect(uri: AMQPUri, properties: ConnectionProperties) -> lapin::Result<Connection> {
-    let tokio = Tokio::current();
+pub(in super::super) async fn connect(
+    uri: AMQPUri,
+    properties: ConnectionProperties,
+) -> lapin::Result<(Connection, Arrived)> {
+    let (tokio, (told, arrived)) = (Tokio::current(), watch::channel(()));
     let runtime = Runtime::new(RuntimeParts::new(tokio.clone(), SocketReactor(tokio)));
-    let open = async move |uri: AMQPUri, _: Runtime<_>| Ok(AsyncTcpStream::Plain(open(&uri).await?));
-    Connection::connector(uri, runtime, open, properties).await
+    let open = async move |uri: AMQPUri, _: Runtime<_>| Ok(AsyncTcpStream::Plain(open_telling(&uri, &told).await?));
+    Ok((Connection::connector(uri, runtime, open, properties).await?, arrived))
 }
 
 /// Opens the stream alone: TCP, and TLS if the URI asks for it.
 pub(in super::super) async fn open(uri: &AMQPUri) -> io::Result<Socket<<Tokio as Reactor>::TcpStream>> {
+    open_telling(uri, &watch::Sender::new(())).await
+}
+
+async fn open_telling(uri: &AMQPUri, told: &watch::Sender<()>) -> io::Result<Socket<<Tokio as Reactor>::TcpStream>> {
     let tls = OwnedTLSConfig::default();
     let runtime = Runtime::new(Tokio::current());
-    Ok(Socket::new(AMQPUriTcpExt::connect_with_config_async(uri, tls.as_ref(), &runtime).await?))
+    let stream = AMQPUriTcpExt::connect_with_config_async(uri, tls.as_ref(), &runtime).await?;
+    Ok(Socket::new(stream, Arrivals::new(told.clone())))
 }
 
 impl Reactor for SocketReactor {
@@ -63,6 +72,6 @@ impl Reactor for SocketReactor {
         address: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
         let connecting = self.0.tcp_connect_addr(address);
-        async move { Ok(Socket::new(AsyncTcpStream::Plain(connecting.await?))) }
+        async move { Ok(Socket::new(AsyncTcpStream::Plain(connecting.await?), Arrivals::new(watch::Sender::new(())))) }
     }
 }

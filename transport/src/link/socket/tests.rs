@@ -54,7 +54,7 @@ impl AsyncWrite for Pieces {
 /// Returns what lapin would read if these bytes came in pieces of these sizes and were read into buffers of this size.
 fn read(bytes: &[u8], sizes: Vec<usize>, buffer_bytes: usize) -> io::Result<Vec<u8>> {
     let pieces = Pieces { bytes: bytes.to_vec().into(), sizes: sizes.into(), ready: false };
-    let mut socket = Socket::new(AsyncTcpStream::Plain(pieces));
+    let mut socket = Socket::new(AsyncTcpStream::Plain(pieces), Arrivals::new(watch::Sender::new(())));
     let (mut read, mut buffer) = (Vec::new(), vec![0; buffer_bytes]);
     loop {
         match block_on(socket.read(&mut buffer))? {
