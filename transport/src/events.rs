@@ -32,7 +32,7 @@ use batch::{ADDED_BYTES_MAX, Addition, EventBatch, weight};
 const ROOM_UNITS: usize = 16 << 10;
 const ROOM_UNIT_BYTES: usize = 1 << 10;
 /// The time for which events gather before each batch. Only an acknowledgement waits for them, so they need not compete with a reply.
-const GATHERING: Duration = Duration::from_millis(5);
+const GATHERING: Duration = Duration::from_millis(2);
 /// The most room that one send takes, so that a large event is not starved by small ones.
 const UNITS_PER_SEND_MAX: usize = ROOM_UNITS / 4;
 
