@@ -34,7 +34,7 @@ pub struct BlobHasher(Hasher);
 #[derive(Clone)]
 enum Hasher {
     Blake3(Box<blake3::Hasher>),
-    Sha256(Context),
+    Sha256(Box<Context>),
 }
 
 /// A text that is not a digest.
@@ -69,7 +69,7 @@ impl BlobDigest {
     pub fn hasher(&self) -> BlobHasher {
         BlobHasher(match self.algorithm {
             Algorithm::Blake3 => Hasher::Blake3(Box::default()),
-            Algorithm::Sha256 => Hasher::Sha256(Context::new(&SHA256)),
+            Algorithm::Sha256 => Hasher::Sha256(Box::new(Context::new(&SHA256))),
         })
     }
 
