@@ -22,7 +22,7 @@ def unix_sockets() -> dict[str, str]:
     return {"transport": "ipc", "connection_file": f"{tempfile.gettempdir()}/{uuid.uuid4()}.json"}
 
 
-class UnixKernelManager(AsyncKernelManager):
+class UnixKernelManager(AsyncKernelManager):  # type: ignore[misc]
     def __init__(self, **options: Any) -> None:
         super().__init__(**unix_sockets(), **options)
 
