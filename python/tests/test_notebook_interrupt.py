@@ -1,4 +1,4 @@
-"""An interrupt of a cell cancels its jobs, as the ledger shows."""
+"""An interrupt of a cell cancels its jobs: the ledger says so within two seconds, or later on a slow machine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from ledger import poll, states
 from notebooks import running
 
-CANCELLED_SECONDS = 15.0
-"""It takes 0.3 s on an idle machine. Nothing else ends the jobs: they have no time limit and never finish."""
-START_SECONDS = 60.0
+CANCELLED_SECONDS = 2.0
+"""Unless cancelling one job, which takes 0.14 to 0.24 s on an idle machine, takes more than a tenth as long."""
+END_SECONDS = 60.0
 
 SETUP = """
 %load_ext gpufleet
@@ -52,11 +52,16 @@ def test_an_interrupt_cancels_what_the_cell_waits_for(wait: str, environment: No
         waiting = kernel.begin(code)
         if code.startswith(SAYS):
             next(found for found in kernel.outputs(waiting) if found["msg_type"] == "stream")
-        poll(lambda: states(run), lambda found: found["running"] > 0, START_SECONDS)
+        poll(lambda: states(run), lambda found: found["running"] > 0, END_SECONDS)
         begin = time.monotonic()
         kernel.manager.interrupt_kernel()
-        poll(lambda: states(run), lambda found: set(found) == {"cancelled"}, CANCELLED_SECONDS)
-        print(f"{wait}: cancelled in the ledger after {time.monotonic() - begin:.2f} s")
+        poll(lambda: states(run), lambda found: set(found) == {"cancelled"}, END_SECONDS)
+        took = time.monotonic() - begin
         assert kernel.end(waiting)["status"] == "error"
         assert states(run + "-other")["cancelled"] == 0, "a job for which the cell did not wait runs on"
+        begin = time.monotonic()
         kernel.run("other.cancel()")
+        poll(lambda: states(run + "-other"), lambda found: found["cancelled"] == 1, END_SECONDS)
+        plain = time.monotonic() - begin
+        print(f"{wait}: in the ledger after {took:.2f} s, a plain cancellation after {plain:.2f} s")
+        assert took < max(CANCELLED_SECONDS, 10 * plain)

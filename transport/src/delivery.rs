@@ -153,7 +153,8 @@ impl Acker {
         self.settle(|| self.channel.ack([self.tag()])).await
     }
 
-    /// Acknowledges the message, and does not wait until the frame is written. Nobody learns whether it is.
+    /// Queues the acknowledgement of the message, and does not wait until its frame is written. If the connection is lost before, the broker
+    /// redelivers the message.
     pub fn begin_ack(&self) {
         if self.is_live() {
             drop(self.channel.ack([self.tag()]));
