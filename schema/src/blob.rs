@@ -1,9 +1,9 @@
 //! Claim checks: an array that is too large for a message is stored in a blob store, and the message names it by its
 //! digest.
 //!
-//! A digest is written as `blake3:` or `sha256:` and 64 hexadecimal digits. gpufleet computes BLAKE3, which is several times
-//! faster, and reads both, because every language has SHA-256. A reader checks the content against the digest, so a damaged or
-//! modified blob is detected. A client that knows a digest may read the blob.
+//! A digest is written as `blake3:` or `sha256:` and 64 hexadecimal digits. gpufleet computes BLAKE3, which is several
+//! times faster, and reads both, because every language has SHA-256. A reader checks the content against the digest,
+//! so a damaged or modified blob is detected. A client that knows a digest may read the blob.
 
 use std::{fmt, str::FromStr};
 

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Action, AttemptFinished, AttemptState, BlobDigest, DeviceSeen, Dtype, Event, JobInfo, KeptData, KeptOutput,
-    KeptOutputs, PoolUse, Priority, Started, Submitted, UtilizationBy, WorkerSeen,
+    Action, AttemptFinished, AttemptState, DeviceSeen, Dtype, Event, JobInfo, KeptData, KeptOutput, KeptOutputs,
+    PoolUse, Priority, Started, Submitted, UtilizationBy, WorkerSeen,
 };
 
 use crate::{
     id,
     replies::{failed, printed, ran_on, succeeded},
-    tasks::{little_endian, trace_context},
+    tasks::{X_BLOB, little_endian, trace_context},
 };
+
+/// The name of an empty blob.
+const EMPTY_BLOB: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 pub(crate) fn job_info() -> JobInfo {
     JobInfo {
@@ -192,7 +195,7 @@ pub(crate) fn events_kept() -> Vec<Event> {
         if let Event::AttemptFinished(finished) = event {
             let output =
                 |name: &str, data| KeptOutput { name: name.into(), dtype: Dtype::F32, shape: vec![1, 3], data };
-            let blob = KeptData::Blob(BlobDigest::of(&little_endian([1.0, 2.0, 3.0])));
+            let blob = KeptData::Blob(X_BLOB.parse().unwrap());
             let inline = KeptData::Inline(little_endian([0.5, -0.5, 0.0]));
             let outputs = vec![output("y", inline), output("x", blob)];
             (finished.state, finished.failure) = (AttemptState::Succeeded, None);
@@ -204,7 +207,7 @@ pub(crate) fn events_kept() -> Vec<Event> {
 
 /// Events of a client and a worker that name the blobs of a job.
 pub(crate) fn events_blobs() -> Vec<Event> {
-    let blobs = vec![BlobDigest::of(&little_endian([1.0, 2.0, 3.0])), BlobDigest::of(b"")];
+    let blobs = [X_BLOB, EMPTY_BLOB].map(|name| name.parse().unwrap()).to_vec();
     let mut events = events_kept();
     for event in &mut events {
         match event {

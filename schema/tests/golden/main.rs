@@ -23,8 +23,8 @@ use crate::{
     },
     replies::{blob_reply, failed, printed_reply, succeeded, unreadable},
     tasks::{
-        blob_task, catalog_task, kept_task, launches_task, ptx_task, sharing_task, signed_task, source_task,
-        traced_task,
+        blake3_task, blob_task, catalog_task, kept_task, launches_task, ptx_task, sharing_task, signed_task,
+        source_task, traced_task,
     },
 };
 
@@ -77,6 +77,7 @@ fn golden_tasks_of_version_1_decode_to_their_values() {
     check_tasks("task-ptx", &OneOrMany::One(ptx_task()));
     check_tasks("task-signed", &OneOrMany::One(signed_task()));
     check_tasks("task-blob", &OneOrMany::One(blob_task()));
+    check_tasks("task-blake3", &OneOrMany::One(blake3_task()));
     check_tasks("task-keep", &OneOrMany::One(kept_task()));
     check_tasks("task-share", &OneOrMany::One(sharing_task()));
     check_tasks("task-traceparent", &OneOrMany::One(traced_task()));

@@ -1,11 +1,13 @@
 //! Examples of replies.
 
 use gpufleet_schema::{
-    AttemptState, BlobDigest, Dtype, Failure, FailureCode, Inline, Output, OutputData, PrintfOutput, RanOn, Reply,
-    Timings, Verdict,
+    AttemptState, Dtype, Failure, FailureCode, Inline, Output, OutputData, PrintfOutput, RanOn, Reply, Timings, Verdict,
 };
 
 use crate::{id, tasks::little_endian};
+
+/// The name of the blob with [3.0, 4.5, 7.5].
+const Y_BLOB: &str = "sha256:74759d668a0010daad42e0fe0b0605fd6cd13b7c3fcefd7dee975f3392a81227";
 
 pub(crate) fn ran_on() -> RanOn {
     RanOn { worker: "w1".parse().unwrap(), device: 0, device_name: "a device".into(), emulated: true }
@@ -66,7 +68,7 @@ pub(crate) fn blob_reply() -> Reply<'static> {
     Reply {
         job_id: Some(id(5)),
         outputs: vec![
-            output("y", OutputData::Blob(BlobDigest::of(&little_endian([3.0, 4.5, 7.5])))),
+            output("y", OutputData::Blob(Y_BLOB.parse().unwrap())),
             output("x", Inline::from(little_endian([1.0, 2.0, 3.0])).into()),
         ],
         timings: Timings { fetch_us: 3100, ..succeeded().timings },

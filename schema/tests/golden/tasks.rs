@@ -9,6 +9,9 @@ use gpufleet_schema::{
 
 use crate::id;
 
+/// The name of the blob with [1.0, 2.0, 3.0]. These examples are older than [`BlobDigest::of`], which has BLAKE3 now.
+pub(crate) const X_BLOB: &str = "sha256:8e628779e6a74ee0b36991c10158f63cafec7d340ad4e075592502c8708524dd";
+
 pub(crate) fn little_endian(values: [f32; 3]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
@@ -122,13 +125,20 @@ pub(crate) fn blob_task() -> Task<'static> {
         job_id: id(5),
         arguments: BTreeMap::from([("a".to_owned(), Number::Float(2.5))]),
         buffers: vec![
-            buffer("x", Data::Blob(BlobDigest::of(&little_endian([1.0, 2.0, 3.0])))),
+            buffer("x", Data::Blob(X_BLOB.parse().unwrap())),
             buffer("y", Data::Inline(Inline::from(little_endian([0.5, -0.5, 0.0])))),
         ],
         outputs: vec!["y".into(), "x".into()],
         large_outputs: LargeOutputs::Blob,
         ..Task::new(Program::Catalog("saxpy".into()))
     }
+}
+
+/// The same task with the BLAKE3 digest of its input.
+pub(crate) fn blake3_task() -> Task<'static> {
+    let mut task = blob_task();
+    task.buffers[0].data = Data::Blob(BlobDigest::of(&little_endian([1.0, 2.0, 3.0])));
+    task
 }
 
 /// A task whose kernels only read an input.
