@@ -37,10 +37,12 @@ mod printer;
 mod process;
 mod programs;
 mod ptx;
+mod sent;
 mod sizes;
 pub mod spec;
 pub mod staging;
 mod storing;
+mod train;
 mod untrusted;
 
 pub use handle::{Executor, ExecutorJob, Finished, InputUse};
@@ -50,6 +52,7 @@ pub use printer::Printout;
 pub use programs::ProgramKey;
 pub use spec::CudaSpec;
 pub use staging::{FinishedOutput, OutputBytes};
+pub use train::Rider;
 pub(crate) use {attempt::code, options::VISIBLE_DEVICES, programs::Code, sizes::Sizes, staging::check_memory};
 
 pub(crate) use self::{

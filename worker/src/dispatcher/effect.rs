@@ -15,9 +15,9 @@ pub(crate) enum Effect {
     Decode(MessageNo),
     /// Continue the preparation of the job. The answer is [`super::Input::Prepared`] or [`super::Input::Ended`].
     Prepare(JobNo),
-    /// Run the job. Meanwhile its pool's executor may cache up to `cache_bytes_max` bytes.
+    /// Run the jobs, one after the other; most slots have one. Meanwhile their pool's executor may cache up to `cache_bytes_max` bytes.
     Start {
-        job: JobNo,
+        jobs: Vec<JobNo>,
         device: DeviceId,
         cache_bytes_max: u64,
     },

@@ -34,6 +34,11 @@ pub(crate) enum Input<M, J> {
         job: JobNo,
         used_us: Option<u64>,
     },
+    /// A job did not start after all, because the train that it rode in was disbanded.
+    Returned {
+        job: JobNo,
+        held: J,
+    },
     /// An attempt has ended.
     Ended(JobNo, Box<AttemptEnd>, J),
     /// The code that handles a job has panicked.
@@ -84,9 +89,11 @@ impl<M, J> Input<M, J> {
             | Self::Published(message, _)
             | Self::Looked { message, .. }
             | Self::Lost(message) => Some(*message),
-            Self::Prepared { job, .. } | Self::Stopped { job, .. } | Self::Ended(job, ..) | Self::JobBroken(job) => {
-                Some(job.message)
-            }
+            Self::Prepared { job, .. }
+            | Self::Stopped { job, .. }
+            | Self::Returned { job, .. }
+            | Self::Ended(job, ..)
+            | Self::JobBroken(job) => Some(job.message),
             Self::Delivered(..)
             | Self::Settled(_)
             | Self::Subscribed { .. }

@@ -6,6 +6,8 @@
 //!     │             │           │  └──────────┼──▶ forwarding ───────────────────┤
 //!     └─────────────┴───────────┴─────────────┴─ cancelled, expired, handed back ┘
 //! ```
+//! A running job that rides in a train may come back to the queue, if the train takes too long.
+//!
 //! Only the jobs of a list await room for their outputs. A job awaits orders if the worker was cut off from the control stream. It holds a
 //! slot on a device from the end of the queue until it stops running. Only a job whose task asks for it stores outputs.
 
@@ -14,8 +16,8 @@ use std::{sync::Arc, time::Instant};
 use tracing::{debug, info, warn};
 
 use super::{
-    AttemptEnd, Dispatcher, Effect, JobNo, NewJob, Preparation, QueueLimit, Subject, Unfit, orders::OrderInfo,
-    output_room::OutputRoom, timers::Timer,
+    AttemptEnd, Dispatcher, Effect, JobNo, NewJob, Preparation, QueueLimit, Subject, Unfit, message::MessageState,
+    orders::OrderInfo, output_room::OutputRoom, timers::Timer,
 };
 use crate::{
     disposition::{Disposition, Ending, RetryHistory, dispose},
@@ -56,6 +58,9 @@ enum State {
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     ticket: Ticket,
+    /// The ticket of the first job of its train; its own if it is that job or alone.
+    train: Ticket,
+    demand: Demand,
     device: DeviceId,
     cache_bytes_max: u64,
     since: Instant,
@@ -177,13 +182,13 @@ impl<M, J> Dispatcher<M, J> {
         self.changes.push(Change::Arrived(ticket, demand));
     }
 
-    /// Gives the job the slot that the scheduler grants. The job starts unless orders are unknown.
-    pub(super) fn granted(&mut self, no: JobNo, device: DeviceId) {
-        let State::Queued(ticket, Demand { pool, .. }) = self.job(no).state else {
+    /// Gives the job the slot that the scheduler grants, alone or in a train. The job starts unless orders are unknown.
+    pub(super) fn granted(&mut self, no: JobNo, train: Ticket, device: DeviceId) {
+        let State::Queued(ticket, demand) = self.job(no).state else {
             unreachable!("only jobs in the queue have tickets")
         };
-        let slot =
-            Slot { ticket, device, cache_bytes_max: self.scheduler.cache_bytes_max(device, pool), since: self.now };
+        let cache_bytes_max = self.scheduler.cache_bytes_max(device, demand.pool);
+        let slot = Slot { ticket, train, demand, device, cache_bytes_max, since: self.now };
         self.tickets.remove(&ticket);
         self.job_mut(no).state = State::AwaitsOrders(slot);
         if self.orders.are_known(self.now, &mut self.timers) {
@@ -191,15 +196,27 @@ impl<M, J> Dispatcher<M, J> {
         }
     }
 
-    /// Starts a job with a slot: all orders are known, and none cancels it.
+    /// Starts a job with a slot: all orders are known, and none cancels it. The jobs of a train start together.
     pub(super) fn start(&mut self, no: JobNo) {
         let State::AwaitsOrders(slot) = self.job(no).state else { unreachable!("only a job with a slot starts") };
         self.disarm(no);
         self.job_mut(no).state = State::Running(slot);
         self.credit.started(self.message(no.message).info.queue, slot.since);
         self.message_mut(no.message).redeliveries.was_tried = true;
-        self.effects.push(Effect::Start { job: no, device: slot.device, cache_bytes_max: slot.cache_bytes_max });
         self.watch_list(no.message);
+        match self.start_of_train(slot.train).map(|effect| &mut self.effects[effect]) {
+            Some(Effect::Start { jobs, .. }) => jobs.push(no),
+            _ => {
+                let Slot { device, cache_bytes_max, .. } = slot;
+                self.effects.push(Effect::Start { jobs: vec![no], device, cache_bytes_max });
+            }
+        }
+    }
+
+    /// Finds the effect that starts the train, if another job of it starts in this step.
+    fn start_of_train(&self, train: Ticket) -> Option<usize> {
+        let rides = |no: &JobNo| matches!(self.job(*no).state, State::Running(slot) if slot.train == train);
+        self.effects.iter().rposition(|effect| matches!(effect, Effect::Start { jobs, .. } if rides(&jobs[0])))
     }
 
     /// Releases the slot of a job that has left its executor. Its outputs are still being stored.
@@ -209,6 +226,32 @@ impl<M, J> Dispatcher<M, J> {
             self.job_mut(no).state = State::Storing;
             self.leave_device(no, slot, used_us);
         }
+    }
+
+    /// Queues a job again that has not run, unless something has ended it in the meantime. It rides in no train again.
+    pub(super) fn returned(&mut self, no: JobNo, held: J) {
+        let Some(Job { state: State::Running(slot), .. }) = self.find_job(no) else { return };
+        let slot = *slot;
+        self.leave_device(no, slot, Some(0));
+        let (now, message) = (self.now, self.message(no.message));
+        let stays = !self.draining && message.live && message.state == MessageState::Working;
+        let job = self.job_mut(no);
+        (job.held, job.state) = (held, State::Storing);
+        if job.cancelled.is_some() {
+            return self.give_up(no, cancelled());
+        }
+        if !stays {
+            return self.hand_back(no);
+        }
+        if let Some(limit) = self.job(no).limit {
+            if let Some(expired) = limit.expired(now) {
+                return self.give_up(no, expired);
+            }
+            self.timers.set(limit.deadline(), Timer::Expiry(no));
+        }
+        let demand = Demand { brief_us: None, ..slot.demand };
+        self.job_mut(no).state = State::AwaitsRoom(demand);
+        self.queue(no);
     }
 
     /// Ends an attempt that was prepared, run or forwarded outside the dispatcher.

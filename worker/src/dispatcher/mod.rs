@@ -175,6 +175,7 @@ impl<M, J> Dispatcher<M, J> {
             Input::Broken(message) => self.break_off(message),
             Input::Prepared { job, demand, reply_bytes, held } => self.prepared(job, demand, reply_bytes, held),
             Input::Stopped { job, used_us } => self.stopped(job, used_us),
+            Input::Returned { job, held } => self.returned(job, held),
             Input::Ended(job, ended, held) => self.ended(job, *ended, Some(held)),
             Input::JobBroken(job) => self.job_broken(job),
             Input::Answered(message, result) => self.answered(message, result),
@@ -219,7 +220,12 @@ impl<M, J> Dispatcher<M, J> {
         let job_of = |ticket| self.tickets.get(&ticket).copied();
         // A ticket without a job belongs to a job that has left; the scheduler gets that change next.
         match action {
-            Action::Start(ticket, device) => job_of(ticket).into_iter().for_each(|job| self.granted(job, device)),
+            Action::Start(ticket, device) => {
+                job_of(ticket).into_iter().for_each(|job| self.granted(job, ticket, device));
+            }
+            Action::Join { ticket, first, device } => {
+                job_of(ticket).into_iter().for_each(|job| self.granted(job, first, device));
+            }
             Action::Refuse(ticket, too_large) => {
                 job_of(ticket).into_iter().for_each(|job| self.forward(job, Unfit::TooLarge(too_large)));
             }

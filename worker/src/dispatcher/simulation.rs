@@ -107,6 +107,9 @@ struct World {
     /// The number of the last message that was delivered to this worker.
     last_message: u64,
     work: Vec<Work>,
+    /// The number of slots that were granted so far.
+    trains: u64,
+    longest_train: usize,
     /// The running executors, by device and pool.
     up: BTreeSet<(u32, u32)>,
     mark: MessageId,
@@ -164,6 +167,8 @@ impl World {
             deliveries: 0,
             last_message: 0,
             work: Vec::new(),
+            trains: 0,
+            longest_train: 0,
             up: BTreeSet::new(),
             mark,
             answered_ids: HashSet::new(),
@@ -213,7 +218,8 @@ impl World {
         let mut jobs = Vec::new();
         let pool = self.chance.below(POOLS.into()) as u32;
         for _ in 0..number {
-            let bytes = if self.chance.percent(3) { BYTES + 1 } else { self.chance.below(BYTES) };
+            let usual = if self.chance.percent(40) { 4 } else { BYTES };
+            let bytes = if self.chance.percent(3) { BYTES + 1 } else { self.chance.below(usual) };
             let limit = self.chance.percent(20).then(|| Duration::from_millis(self.chance.below(400)));
             jobs.push(self.jobs.len());
             self.jobs.push(Job { id: JobId::new(), pool, bytes, limit, outcomes: 0 });
@@ -326,7 +332,7 @@ impl World {
         match effect {
             Effect::Decode(message) => self.work.push(Work::Decode(message)),
             Effect::Prepare(job) => self.work.push(Work::Prepare(job)),
-            Effect::Start { job, device, .. } => self.start(job, device.0),
+            Effect::Start { jobs, device, .. } => self.start(&jobs, device.0),
             Effect::Cancel(job) => self.cut(job),
             Effect::Forward(job, _) => self.work.push(Work::Forward(job)),
             Effect::Answer { message, jobs, .. } => self.answer(message, jobs),
@@ -346,14 +352,21 @@ impl World {
         }
     }
 
-    /// Starts a job, and checks that no slot or memory is used twice.
-    fn start(&mut self, job: JobNo, device: u32) {
-        let held = &self.held[&job.message];
-        let started = &self.jobs[held.queued.jobs[job.index]];
-        assert!(!held.answered.contains(&job.index), "a job that has an outcome starts again");
-        self.work.push(Work::Run { job, device, pool: started.pool, bytes: started.bytes, is_cut: false });
-        let here: Vec<u64> = self.work.iter().filter_map(|work| work.bytes_on(device)).collect();
-        assert!(here.len() <= SLOTS as usize && here.iter().sum::<u64>() <= BYTES, "{here:?} on one device");
+    /// Starts jobs in one slot, and checks that no slot or memory is used twice.
+    fn start(&mut self, jobs: &[JobNo], device: u32) {
+        self.trains += 1;
+        for job in jobs {
+            let held = &self.held[&job.message];
+            let started = &self.jobs[held.queued.jobs[job.index]];
+            assert!(!held.answered.contains(&job.index), "a job that has an outcome starts again");
+            let (pool, bytes, train) = (started.pool, started.bytes, self.trains);
+            self.work.push(Work::Run { job: *job, device, pool, bytes, train, is_cut: false });
+        }
+        let here: Vec<(u64, u64)> = self.work.iter().filter_map(|work| work.on(device)).collect();
+        let slots: BTreeSet<u64> = here.iter().map(|(train, _)| *train).collect();
+        let bytes: u64 = here.iter().map(|(_, bytes)| *bytes).sum();
+        assert!(slots.len() <= SLOTS as usize && bytes <= BYTES, "{here:?} on one device");
+        self.longest_train = self.longest_train.max(jobs.len());
     }
 
     fn answer(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>) {
@@ -433,6 +446,7 @@ fn simulate(seed: u64) {
     let outcomes: u32 = world.jobs.iter().map(|job| job.outcomes).sum();
     println!("{} jobs, {outcomes} outcomes, {} deliveries", world.jobs.len(), world.deliveries);
     assert!(world.jobs.len() > 2_000, "little happened");
+    assert!(world.longest_train > 2, "no trains");
 }
 
 #[test]

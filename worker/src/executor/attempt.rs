@@ -3,17 +3,16 @@
 use std::{sync::Arc, time::Instant};
 
 use gpufleet_schema::{Failure, FailureCode, Inline, Program, Verdict};
-use tokio::sync::oneshot;
 
 use super::{
-    flight::{JobEnd, Pending, Stop},
+    flight::Stop,
     handle::{Executor, ExecutorJob, Finished},
-    moves::{Moved, Moves},
+    moves::Moves,
     phase::{self, Phase, RequestSender},
     pieces::Ring,
     programs::Code,
-    staging::{BufferHeader, Layout},
-    untrusted,
+    sent::{Staged, internal},
+    staging::Layout,
 };
 use crate::{
     compiler::{Compiled, ProgramOrigin},
@@ -64,51 +63,17 @@ impl Executor {
         let bytes = layout.bytes + ring.map_or(0, Ring::bytes);
         let mut memory = shared.unless_over(job.cancel, shared.slab.take(bytes)).await?.map_err(no_staging)?;
         let (requests, moves) = ring.map(|ring| moves(ring, &layout, &mut memory)).unzip();
-        let id = shared.next_job();
-        let mut run = layout.stage(job.task, compiled, &mut memory, id).map_err(Stop::failed)?;
-        let headers = BufferHeader::of(job.task);
-        let entries = run.launches.iter().map(|launch| launch.symbol.clone()).collect();
+        let staged = Staged::new(shared, job, code, compiled, layout, memory)?;
         let streams = if job.alone { shared.streams_max } else { 1 };
         let permit =
             shared.unless_over(job.cancel, Arc::clone(&shared.streams).acquire_many_owned(streams as u32)).await?;
-        let permit = permit.expect("the semaphore is never closed");
-        let waited = waiting.elapsed();
-        let memory = Arc::new(memory);
-        let (answer, ending) = oneshot::channel();
-        let pending = Pending {
-            answer,
-            phase: Phase::new(run.has_inputs(), !run.leaving.is_empty()),
-            requests,
-            program: job.program.unwrap_or_else(|| code.key()),
-            entries,
-            turn,
-            _memory: Arc::clone(&memory),
-            _streams: permit,
-        };
-        let started = Instant::now();
-        (run.job, run.cache_bytes_max, run.prints) = (id, job.cache_bytes_max, job.printout.is_some());
-        shared.submit(run, pending, code, job.time_limit)?;
-        let (ended, moved) = self.ended(job, id, ending, moves).await?;
-        match ended {
-            JobEnd::Finished { outcome, timings } => {
-                let (launches, device_bytes) = (job.task.launches.len(), shared.device.memory_bytes);
-                let Moved { inputs, fetching, stored, storing } = moved;
-                let held = started.elapsed().saturating_sub(fetching + storing);
-                let mut timings = untrusted::timings(timings, held, launches, device_bytes);
-                timings.fetch_us = fetching.as_micros() as u64;
-                if timings.total_us == 0 {
-                    timings.total_us = held.as_micros() as u64;
-                }
-                let outcome = outcome.map_err(|failure| blame(failure, &job.task.program));
-                let outcome = outcome.and_then(|()| layout.outputs(&headers, &memory, &stored));
-                Ok(Finished { outcome, timings, inputs, waited, storing })
-            }
-            JobEnd::Released => {
-                Err(Stop::failed(internal("the executor released a job that it was not asked to release")))
-            }
-            JobEnd::Cancelled => Err(Stop::Cancelled),
-            JobEnd::Lost(loss) => Err(Stop::Lost(loss, true)),
-        }
+        let permit = Arc::new(permit.expect("the semaphore is never closed"));
+        let phase = Phase::new(staged.run.has_inputs(), !staged.run.leaving.is_empty());
+        let (mut passenger, ending, sent) = staged.depart(shared, waiting.elapsed(), &permit, phase);
+        (passenger.pending.requests, passenger.pending.turn) = (requests, turn);
+        shared.submit(vec![passenger])?;
+        let (ended, moved) = self.ended(job, sent.id, ending, moves).await?;
+        sent.finished(ended, moved)
     }
 }
 
@@ -119,11 +84,7 @@ fn moves(ring: Ring, layout: &Layout, memory: &mut StagingMemory) -> (RequestSen
     (sender, Moves { requests, lanes, leaving: layout.leaving.clone() })
 }
 
-fn internal(message: &str) -> Failure {
-    Failure::new(Verdict::Infrastructure, FailureCode::Internal, message)
-}
-
-fn no_staging(error: SlabError) -> Stop {
+pub(super) fn no_staging(error: SlabError) -> Stop {
     let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
     Stop::failed(internal(&format!("{error}{source}")))
 }
@@ -148,12 +109,4 @@ pub(crate) fn code<'a>(program: &'a Program<'_>, compiled: Option<&'a Compiled>)
             "program.cubin: a list of numbers is not accepted; use base64 in JSON, or bin in MessagePack",
         )),
     }
-}
-
-/// Changes the verdict for a catalog program that does not load, because that is not its user's fault.
-fn blame(mut failure: Failure, program: &Program<'_>) -> Failure {
-    if failure.code == FailureCode::LoadError && matches!(program, Program::Catalog(_)) {
-        failure.verdict = Verdict::Infrastructure;
-    }
-    failure
 }

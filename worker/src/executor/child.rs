@@ -37,7 +37,9 @@ use super::{
         running,
         scopes::Scopes,
         stream::Stream,
+        trains::{Train, Trains},
         transfers::{Direction, Signal, Transfers},
+        upstream::Upstream,
         waits::Waits,
         work::Work,
     },
@@ -46,7 +48,7 @@ use super::{
 use crate::{
     ipc::{
         FromExecutor, ToExecutor,
-        frame::{self, FrameError, FrameReader},
+        frame::{FrameError, FrameReader},
         message::{Contents, JobPlan, MemoryReport, Piece, Refusal},
     },
     own_executable,
@@ -98,23 +100,23 @@ fn serve(args: &Args) -> Result<(), ChildError> {
         fault::exit(EXIT_PANICKED)
     }));
     let incoming = own_executable::supervisor_socket().map_err(ChildError::NoSocket)?;
-    let outgoing = Arc::new(Mutex::new(incoming.try_clone().map_err(ChildError::NoSocket)?));
-    let (common, memory) = match locked.map_err(Refusal::from).and_then(|()| open(args, &outgoing)) {
+    let upstream = Arc::new(Upstream::over(incoming.try_clone().map_err(ChildError::NoSocket)?));
+    let (common, memory) = match locked.map_err(Refusal::from).and_then(|()| open(args, &upstream)) {
         Ok(opened) => opened,
         Err(refusal) => {
-            frame::write(&incoming, &FromExecutor::Refused(refusal))?;
+            upstream.say(&FromExecutor::Refused(refusal))?;
             return Err(ChildError::Refused);
         }
     };
-    let streams = match start(args, &common, incoming, &outgoing) {
+    let streams = match start(args, &common, incoming) {
         // The device may have memory for a context but not for a stream.
         Err(ChildError::Cuda(error)) => {
-            say(&outgoing, &FromExecutor::Refused(device::refused(error)))?;
+            upstream.say(&FromExecutor::Refused(device::refused(error)))?;
             return Err(ChildError::Refused);
         }
         started => started?,
     };
-    say(&outgoing, &FromExecutor::Ready(common.device.info.clone(), memory))?;
+    upstream.say(&FromExecutor::Ready(common.device.info.clone(), memory))?;
     for thread in streams {
         // A panic has already ended the process, so there is no error to handle.
         drop(thread.join());
@@ -140,7 +142,7 @@ fn print_by_lines() {
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
 }
 
-fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, MemoryReport), Refusal> {
+fn open(args: &Args, upstream: &Arc<Upstream>) -> Result<(Arc<Common>, MemoryReport), Refusal> {
     let leave = || bounds::leave_root_and_network(&args.cuda, args.user.as_deref());
     let library = DriverLibrary::open(&args.cuda, leave)?;
     let device = Device::open(&library, args.device)?;
@@ -157,10 +159,11 @@ fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, 
             |error: io::Error| Refusal::Privileges { problem: format!("bound the executor's memory: {error}") };
         bounds::bound_the_emulator().map_err(problem)?;
     }
-    let waits = Waits::new(outgoing);
+    let waits = Waits::new(upstream);
     let (printing, scopes) = (Printing::new(&library), Scopes::new(&library));
-    let (transfers, outgoing) = (Transfers::default(), Arc::clone(outgoing));
-    Ok((Arc::new(Common { library, device, memory, guard, waits, transfers, printing, scopes, outgoing }), report))
+    let (transfers, trains, upstream) = (Transfers::default(), Trains::default(), Arc::clone(upstream));
+    let common = Common { library, device, memory, guard, waits, transfers, trains, printing, scopes, upstream };
+    Ok((Arc::new(common), report))
 }
 
 /// Lists the devices that the driver shows to this process.
@@ -181,22 +184,13 @@ impl From<PrivilegeError> for Refusal {
     }
 }
 
-fn say(socket: &Mutex<UnixStream>, message: &FromExecutor) -> Result<(), FrameError> {
-    frame::write(&socket.lock().expect("no thread panics while holding the socket"), message)
-}
-
 /// Starts all threads. Returns those that run jobs.
-fn start(
-    args: &Args,
-    common: &Arc<Common>,
-    incoming: UnixStream,
-    outgoing: &Arc<Mutex<UnixStream>>,
-) -> Result<Vec<JoinHandle<()>>, ChildError> {
-    let chores = start_chores(common, outgoing)?;
+fn start(args: &Args, common: &Arc<Common>, incoming: UnixStream) -> Result<Vec<JoinHandle<()>>, ChildError> {
+    let chores = start_chores(common)?;
     let pieces = start_copier(common)?;
     Printing::start(&common.printing).map_err(ChildError::Thread)?;
     let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores, pieces, Arc::clone(common))));
-    start_streams(args.streams.max(1) + 1, common, &inbox, outgoing)
+    start_streams(args.streams.max(1) + 1, common, &inbox)
 }
 
 /// Starts the threads that run jobs, each with a stream of its own, until the supervisor stops the executor.
@@ -204,12 +198,11 @@ fn start_streams(
     count: usize,
     common: &Arc<Common>,
     inbox: &Arc<Mutex<Inbox>>,
-    outgoing: &Arc<Mutex<UnixStream>>,
 ) -> Result<Vec<JoinHandle<()>>, ChildError> {
     let start = |number| {
-        let (inbox, outgoing) = (Arc::clone(inbox), Arc::clone(outgoing));
+        let inbox = Arc::clone(inbox);
         let work = move |stream, common: &Common| {
-            if let Err(error) = run_stream(stream, &inbox, common, &outgoing) {
+            if let Err(error) = run_stream(stream, &inbox, common) {
                 give_up(&error);
             }
         };
@@ -219,18 +212,17 @@ fn start_streams(
 }
 
 /// Starts the thread for the supervisor's requests between jobs. It runs until the process ends.
-fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Result<mpsc::Sender<Chore>, ChildError> {
+fn start_chores(common: &Arc<Common>) -> Result<mpsc::Sender<Chore>, ChildError> {
     let (chores, queue) = mpsc::channel::<Chore>();
-    let outgoing = Arc::clone(outgoing);
     let work = move |(), common: &Common| {
         for chore in queue {
-            match chore.run(&common.memory, &common.waits, &outgoing) {
+            match chore.run(&common.memory, &common.waits, &common.upstream) {
                 Ok(()) => {}
                 // While no job runs, no other thread calls the driver, so this thread has to report the fault.
                 Err(ReportError::Cuda(error)) if error.damage() != Damage::None => {
                     let is_idle = common.memory.arena.usage().is_idle;
                     let seen = if is_idle { FaultOrigin::Idle } else { FaultOrigin::BesideJobs };
-                    fault::die(&outgoing, &common.library, error, seen);
+                    fault::die(&common.upstream, &common.library, error, seen);
                 }
                 Err(error) => eprintln!("could not measure the device memory: {error}"),
             }
@@ -245,7 +237,7 @@ fn start_copier(common: &Arc<Common>) -> Result<mpsc::Sender<StagedPiece>, Child
     let (pieces, queue) = mpsc::channel();
     let work = move |stream, common: &Common| {
         if let Err(error) = copier::run(stream, common, queue) {
-            fault::die(&common.outgoing, &common.library, error, FaultOrigin::BesideJobs);
+            fault::die(&common.upstream, &common.library, error, FaultOrigin::BesideJobs);
         }
     };
     start_thread("copier".to_owned(), common, copier::stream, work)?;
@@ -273,41 +265,43 @@ fn start_thread<T>(
     Ok(thread)
 }
 
-fn run_stream(
-    mut stream: Stream,
-    inbox: &Mutex<Inbox>,
-    common: &Common,
-    outgoing: &Mutex<UnixStream>,
-) -> Result<(), ChildError> {
+fn run_stream(mut stream: Stream, inbox: &Mutex<Inbox>, common: &Common) -> Result<(), ChildError> {
     loop {
         // This is a statement of its own so that the lock is released before the job runs.
-        let next = inbox.lock().expect("no thread panics while holding the inbox").next_job()?;
-        let Some(work) = next else { return Ok(()) };
-        let printing = work.run.prints.then(|| common.printing.begin());
-        let ended = match running::run(&mut stream, common, &work) {
-            Ok(ended) => ended,
-            Err(error) => fault::die(outgoing, &common.library, error, FaultOrigin::ByJob(work.run.job)),
-        };
-        let Work { run, program, segments } = work;
-        let job = run.job;
-        // Release these before the answer, because the supervisor may then drop the segments and the program of this job.
-        drop((program, segments));
-        if let Some(printing) = printing {
-            printing.end();
-        }
-        // Report before the answer too, because until then the supervisor counts the job's declared memory.
-        if let Err(error) = common.tell_memory(|| common.waits.waits(job)) {
-            fault::die(outgoing, &common.library, error, FaultOrigin::ByJob(job));
-        }
-        common.waits.ends(job);
-        let answer = match ended {
-            StreamEnd::Finished(outcome, timings) => FromExecutor::Finished { job, outcome, timings },
-            StreamEnd::Released => FromExecutor::Released { job },
-        };
-        if say(outgoing, &answer).is_err() {
+        let next = inbox.lock().expect("no thread panics while holding the inbox").next_train()?;
+        let Some(mut train) = next else { return Ok(()) };
+        if run_train(&mut stream, common, &mut train).is_err() {
             // The supervisor has ended, so nothing will use the results of this process.
             fault::exit(1);
         }
+    }
+}
+
+fn run_train(stream: &mut Stream, common: &Common, train: &mut Train) -> Result<(), FrameError> {
+    while let Some(work) = train.next(&common.trains) {
+        let answer = run_job(stream, common, work);
+        train.answer(common, answer)?;
+    }
+    common.upstream.flush()
+}
+
+/// Runs a job to its end. Returns the answer to the supervisor.
+fn run_job(stream: &mut Stream, common: &Common, work: Work) -> FromExecutor {
+    let job = work.run.job;
+    let die = |error| -> ! { fault::die(&common.upstream, &common.library, error, FaultOrigin::ByJob(job)) };
+    let printing = work.run.prints.then(|| common.printing.begin());
+    let ended = running::run(stream, common, &work).unwrap_or_else(|error| die(error));
+    // Release these before the answer, because the supervisor may then drop the segments and the program of this job.
+    drop(work);
+    if let Some(printing) = printing {
+        printing.end();
+    }
+    // Report before the answer too, because until then the supervisor counts the job's declared memory.
+    common.tell_memory(|| common.waits.waits(job)).unwrap_or_else(|error| die(error));
+    common.waits.ends(job);
+    match ended {
+        StreamEnd::Finished(outcome, timings) => FromExecutor::Finished { job, outcome, timings },
+        StreamEnd::Released => FromExecutor::Released { job },
     }
 }
 
@@ -335,9 +329,9 @@ impl Inbox {
         Self { incoming: FrameReader::over(incoming), chores, pieces, common, programs, segments, stopped: false }
     }
 
-    /// Reads frames up to the next job, or `None` when the supervisor requests a stop. If the supervisor has ended, ends the process
+    /// Reads frames up to the next train of jobs, or `None` when the supervisor requests a stop. If the supervisor has ended, ends the process
     /// together with its running jobs.
-    fn next_job(&mut self) -> Result<Option<Work>, ChildError> {
+    fn next_train(&mut self) -> Result<Option<Train>, ChildError> {
         while !self.stopped {
             let Some((message, descriptor)) = self.incoming.read()? else { fault::exit(0) };
             match (message, descriptor) {
@@ -357,7 +351,11 @@ impl Inbox {
                     let forgotten = self.programs.remove(&program);
                     self.leave_to_chores(Chore::Drop(Box::new(forgotten)));
                 }
-                (ToExecutor::Run(run), _) => return Ok(Some(self.work(run)?)),
+                (ToExecutor::Run(jobs), _) => {
+                    let works = jobs.into_iter().map(|run| self.work(run)).collect::<Result<Vec<_>, _>>()?;
+                    return Ok(Some(self.common.trains.depart(works)));
+                }
+                (ToExecutor::Disband { jobs }, _) => self.common.trains.disband(&jobs, &self.common.upstream)?,
                 (ToExecutor::Bring(piece), _) => self.leave_to_copier(piece, Direction::ToDevice)?,
                 (ToExecutor::Take(piece), _) => self.leave_to_copier(piece, Direction::FromDevice)?,
                 (ToExecutor::Go { job }, _) => self.common.transfers.signal(job, Signal::Go),

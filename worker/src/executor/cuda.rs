@@ -31,6 +31,8 @@ pub(super) mod running;
 pub(super) mod scopes;
 pub(super) mod stream;
 mod together;
+pub(super) mod trains;
 pub(super) mod transfers;
+pub(super) mod upstream;
 pub(super) mod waits;
 pub(super) mod work;

@@ -84,6 +84,27 @@ pub(super) struct State {
     pub unpinned: Option<String>,
 }
 
+impl State {
+    /// Forgets jobs that could not be sent.
+    fn forget(&mut self, jobs: &[u64]) {
+        for job in jobs {
+            self.end(*job, Instant::now());
+        }
+    }
+
+    /// Removes a job that has ended, and lets the next job of its train begin. Returns `None` if there is no such job.
+    pub(super) fn end(&mut self, job: u64, now: Instant) -> Option<Pending> {
+        let pending = self.pending.remove(&job)?;
+        self.clocks.end(job, now);
+        self.programs.release(pending.program);
+        if let Some((next, behind)) = pending.next.and_then(|next| Some((next, self.pending.get_mut(&next)?))) {
+            behind.phase.begin();
+            self.clocks.resume(next, now);
+        }
+        Some(pending)
+    }
+}
+
 /// A job sent to the child.
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -98,7 +119,18 @@ pub(super) struct Pending {
     /// Also held by the caller of `run`. This reference ensures that cancelling the caller does not free memory to which the child may
     /// still write.
     pub _memory: Arc<StagingMemory>,
-    pub _streams: OwnedSemaphorePermit,
+    /// Shared by the jobs of a train.
+    pub _stream: Arc<OwnedSemaphorePermit>,
+    /// The next job of its train.
+    pub next: Option<u64>,
+}
+
+/// A job to send to the child.
+pub(super) struct Passenger<'a> {
+    pub run: JobPlan,
+    pub pending: Pending,
+    pub code: Code<'a>,
+    pub time_limit: Duration,
 }
 
 /// Why the supervisor kills a child on account of a job.
@@ -118,7 +150,7 @@ const CATCHES_UP_WITHIN: Duration = Duration::from_millis(200);
 const EXPLAINS_WITHIN: Duration = Duration::from_millis(500);
 
 /// The end of a job; an error if the child ended before it answered.
-type Answered = Result<JobEnd, oneshot::error::RecvError>;
+pub(super) type Answered = Result<JobEnd, oneshot::error::RecvError>;
 
 /// The end of a job in the child.
 #[derive(Debug)]
@@ -201,14 +233,8 @@ impl Shared {
         }
     }
 
-    /// Sends the job to the child, with its program if the child does not have it.
-    pub(super) fn submit(
-        &self,
-        mut run: JobPlan,
-        pending: Pending,
-        code: Code<'_>,
-        time_limit: Duration,
-    ) -> Result<(), Stop> {
+    /// Sends jobs to the child, which runs them one after the other, with the programs that the child does not have.
+    pub(super) fn submit(&self, train: Vec<Passenger<'_>>) -> Result<(), Stop> {
         // One lock covers all of this, so that frames are sent in the order of their ids and no loss is recorded in between.
         let mut state = self.state();
         if let Some(loss) = &*self.lost.borrow() {
@@ -220,23 +246,31 @@ impl Shared {
                 false,
             ));
         }
-        let lease = state.programs.acquire(pending.program, code);
-        run.program = lease.id;
-        if let Err(error) = self.tell_program(&lease, code) {
-            state.programs.withdraw(pending.program);
-            return Err(too_large(&error));
+        let (mut runs, mut sent) = (Vec::with_capacity(train.len()), Vec::with_capacity(train.len()));
+        for Passenger { mut run, pending, code, time_limit } in train {
+            let lease = state.programs.acquire(pending.program, code);
+            run.program = lease.id;
+            if let Err(error) = self.tell_program(&lease, code) {
+                state.programs.withdraw(pending.program);
+                state.forget(&sent);
+                return Err(too_large(&error));
+            }
+            pending.turn.iter().for_each(|turn| self.printer.begin(turn));
+            sent.push(run.job);
+            state.clocks.start(run.job, time_limit, Instant::now());
+            if pending.phase.is_behind() {
+                state.clocks.suspend(run.job, Instant::now());
+            }
+            state.pending.insert(run.job, pending);
+            runs.push(run);
         }
-        let job = run.job;
-        pending.turn.iter().for_each(|turn| self.printer.begin(turn));
-        match Frame::encode(&ToExecutor::Run(run), None) {
+        match Frame::encode(&ToExecutor::Run(runs), None) {
             Ok(frame) => {
-                state.pending.insert(job, pending);
-                state.clocks.start(job, time_limit, Instant::now());
                 self.outgoing.send(frame);
                 Ok(())
             }
             Err(error) => {
-                state.programs.release(pending.program);
+                state.forget(&sent);
                 Err(too_large(&error))
             }
         }
@@ -298,7 +332,8 @@ impl Shared {
     fn blame(&self, job: u64, cut: Cut) -> bool {
         let mut state = self.state();
         let known = state.killed_for;
-        if known.is_none() && state.pending.contains_key(&job) {
+        // A job that waits behind others is not running yet, and is about to be released.
+        if known.is_none() && state.pending.get(&job).is_some_and(|pending| !pending.phase.is_behind()) {
             state.killed_for = Some((job, cut));
         }
         state.killed_for == Some((job, cut))
@@ -385,7 +420,11 @@ async fn ended(
             }
         }
     };
-    // An error can't happen otherwise, because the listener answers every job before it ends.
+    answered(ended)
+}
+
+/// Returns the end of a job. An error can't happen, because the listener answers every job before it ends.
+pub(super) fn answered(ended: Answered) -> JobEnd {
     ended.unwrap_or_else(|_| {
         JobEnd::Lost(Loss { cause: LostCause::Died, reason: "the executor's listener ended".to_owned() })
     })

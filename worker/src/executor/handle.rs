@@ -80,6 +80,8 @@ pub struct Finished {
     pub inputs: InputUse,
     /// The time for which it waited inside [`Executor::run`] for staging memory and a stream, without its blobs; a part of `wait_us`.
     pub waited: Duration,
+    /// The time for which it waited for the jobs before it in its train, a part of `wait_us`.
+    pub behind: Duration,
     /// The time that its outputs took from the device to the blob store, which is not part of its timings.
     pub storing: Duration,
 }
@@ -134,17 +136,7 @@ impl Executor {
     /// Cancelling removes a waiting job from the queue. A running job continues to its end or its time limit, and its outcome is discarded.
     pub async fn run(&self, job: ExecutorJob<'_>) -> Result<Finished, RunError> {
         // Boxed once, because each enclosing future would otherwise contain it again.
-        match Box::pin(self.attempt(job)).await {
-            Ok(finished) => Ok(finished),
-            Err(Stop::Failed(failure, timings)) => {
-                let (inputs, waited, storing) = Default::default();
-                Ok(Finished { outcome: Err(*failure), timings: *timings, inputs, waited, storing })
-            }
-            Err(Stop::Cancelled) => Err(RunError::Cancelled),
-            Err(Stop::Lost(loss, was_running)) => {
-                Err(RunError::Lost { cause: loss.cause, reason: loss.reason, was_running })
-            }
-        }
+        concluded(Box::pin(self.attempt(job)).await)
     }
 
     /// Waits until the child has ended and each of its jobs has its answer. Returns the loss.
@@ -230,6 +222,20 @@ impl Executor {
     /// Returns why staging memory is not pinned, if it is not. Copies are then slower but correct.
     pub fn unpinned(&self) -> Option<String> {
         self.shared.state().unpinned.clone()
+    }
+}
+
+pub(super) fn concluded(result: Result<Finished, Stop>) -> Result<Finished, RunError> {
+    match result {
+        Ok(finished) => Ok(finished),
+        Err(Stop::Failed(failure, timings)) => {
+            let (inputs, waited, behind, storing) = Default::default();
+            Ok(Finished { outcome: Err(*failure), timings: *timings, inputs, waited, behind, storing })
+        }
+        Err(Stop::Cancelled) => Err(RunError::Cancelled),
+        Err(Stop::Lost(loss, was_running)) => {
+            Err(RunError::Lost { cause: loss.cause, reason: loss.reason, was_running })
+        }
     }
 }
 

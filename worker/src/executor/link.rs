@@ -109,14 +109,12 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
 }
 
 fn finish(shared: &Shared, job: u64, end: JobEnd) {
-    let mut state = shared.state();
-    let Some(pending) = state.pending.remove(&job) else {
+    // A statement of its own, so that the lock is released.
+    let pending = shared.state().end(job, Instant::now());
+    let Some(pending) = pending else {
         warn!(job, "executor reported the end of a job that it was not running");
         return;
     };
-    state.clocks.end(job, Instant::now());
-    state.programs.release(pending.program);
-    drop(state);
     if pending.turn.is_some() {
         shared.printer.end();
     }
@@ -155,8 +153,12 @@ fn unpinned(shared: &Shared, segment: u32, reason: String) {
 /// Decides the outcome of each job after the child's end, under the lock that also makes later jobs fail.
 fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit: &Exit) {
     let mut state = shared.state();
-    let pending = std::mem::take(&mut state.pending);
+    let mut pending = std::mem::take(&mut state.pending);
     state.copies.clear();
+    if poison.is_none() {
+        // The answers that waited in the child are lost, so each job of a train may have begun.
+        pending.values_mut().for_each(|pending| pending.phase.begin());
+    }
     let poison = poison.map(|poison| {
         // Ignore a kernel name that no job in flight runs, because it would exonerate every job.
         let is_run = |kernel: &String| running(&pending).any(|pending| pending.entries.contains(kernel));

@@ -15,6 +15,8 @@ pub(super) struct Phase {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Now {
+    /// It waits for the jobs before it in its train.
+    Behind,
     InputsCome,
     KernelsRun,
     OutputsLeave,
@@ -42,6 +44,22 @@ impl Phase {
     /// first.
     pub(super) const fn new(has_inputs: bool, has_outputs: bool) -> Self {
         Self { now: Now::KernelsRun, may_want: has_inputs, may_offer: has_outputs }
+    }
+
+    /// Creates the phase of a job that was sent with others, which run before it. Such a job moves no arrays.
+    pub(super) const fn behind() -> Self {
+        Self { now: Now::Behind, may_want: false, may_offer: false }
+    }
+
+    /// Records that the jobs before it in its train have ended, or may have.
+    pub(super) fn begin(&mut self) {
+        if self.is_behind() {
+            self.now = Now::KernelsRun;
+        }
+    }
+
+    pub(super) fn is_behind(&self) -> bool {
+        self.now == Now::Behind
     }
 
     /// Returns whether the kernels may be running. Otherwise the job can't be the cause of a fault.
@@ -99,6 +117,15 @@ mod tests {
         assert!(!phase.accepts(&INPUTS) && phase.accepts(&OUTPUTS) && !phase.accepts(&OUTPUTS));
         let mut late = Phase::new(true, true);
         assert!(late.accepts(&OUTPUTS) && !late.accepts(&INPUTS));
+    }
+
+    #[test]
+    fn a_job_behind_others_runs_once_they_have_ended() {
+        let mut phase = Phase::behind();
+        assert!(phase.is_behind() && !phase.is_running());
+        assert!(!phase.accepts(&INPUTS) && !phase.accepts(&OUTPUTS));
+        phase.begin();
+        assert!(phase.is_running() && !phase.is_behind());
     }
 
     #[test]

@@ -24,7 +24,12 @@ pub enum ToExecutor {
     ForgetProgram {
         program: u32,
     },
-    Run(JobPlan),
+    /// Run these jobs on one stream, one after the other.
+    Run(Vec<JobPlan>),
+    /// Release those of these jobs that have not begun, and answer those that have ended.
+    Disband {
+        jobs: Vec<u64>,
+    },
     /// Copy a piece of an input from shared memory to the job's memory.
     Bring(Piece),
     /// Copy a piece of an output from the job's memory to shared memory.

@@ -81,7 +81,13 @@ impl Backlog {
         })
     }
 
-    /// Removes the job that [`Self::find`] found, charges its priority, and counts the jobs that it passed.
+    /// Returns the job that is next in order, whether or not it fits anywhere.
+    pub(super) fn next(&self) -> Option<(Position, &BacklogEntry)> {
+        let queue = self.order().into_iter().find(|queue| !self.queues[*queue].is_empty())?;
+        Some((Position { queue, index: 0 }, self.queues[queue].front()?))
+    }
+
+    /// Removes the job that [`Self::find`] or [`Self::next`] found, charges its priority, and counts the jobs that it passed.
     ///
     /// The oldest job of each priority that was searched before counts as passed too. Otherwise a large job of low priority would wait
     /// forever behind small jobs of high priority.
@@ -175,6 +181,7 @@ mod tests {
                     allowed,
                     input: None,
                     returnable: true,
+                    brief_us: None,
                 },
             );
         };

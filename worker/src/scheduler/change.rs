@@ -56,6 +56,12 @@ pub enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Start(Ticket, DeviceId),
+    /// Run the job in the train that begins with the job `first`.
+    Join {
+        ticket: Ticket,
+        first: Ticket,
+        device: DeviceId,
+    },
     /// Ask the pool's executor to release cached memory, because a job of another pool waits for it.
     ReleaseCache(DeviceId, PoolId),
     /// No device of this worker has enough memory for the job.

@@ -34,4 +34,6 @@ pub struct Demand {
     pub input: Option<BlobDigest>,
     /// Whether the job is the only one of its message, so that the message can be requeued while the job waits.
     pub returnable: bool,
+    /// The expected run time in microseconds of a job that may ride in a train.
+    pub brief_us: Option<u32>,
 }

@@ -95,6 +95,10 @@ impl Device {
         self.slots.saturating_sub(self.slots_taken)
     }
 
+    pub(super) fn slots_taken(&self) -> u32 {
+        self.slots_taken
+    }
+
     /// Returns the slots and memory that the pool uses here. Jobs count until they have left, even if their executor is down.
     pub(super) fn taken(&self, pool: PoolId) -> (u32, u64) {
         self.find(pool).map_or((0, 0), |executor| (executor.slots_taken, executor.bytes_taken))
@@ -109,11 +113,20 @@ impl Device {
         executor.printing |= demand.prints;
     }
 
+    /// Takes memory for a job that rides in a train, which has its slot already.
+    pub(super) fn take_memory(&mut self, demand: Demand) {
+        self.executor_mut(demand.pool).bytes_taken += demand.bytes;
+    }
+
+    pub(super) fn release_memory(&mut self, demand: Demand) {
+        self.executor_mut(demand.pool).bytes_taken -= demand.bytes;
+    }
+
     pub(super) fn release(&mut self, demand: Demand) {
+        self.release_memory(demand);
         self.slots_taken -= 1;
         let executor = self.executor_mut(demand.pool);
         executor.slots_taken -= 1;
-        executor.bytes_taken -= demand.bytes;
         executor.release_requested = false;
         // In an exclusive executor, the job that leaves was the only one.
         executor.exclusive = false;

@@ -15,6 +15,8 @@
 //! - **Large jobs and suspects:** a job that was passed often reserves a device ([`reservations`]). So does a job that lost an executor: it
 //!   runs alone in its pool's executor, so that a second loss identifies the cause.
 //!
+//! - **Brief jobs** share a slot as a train, one after the other ([`mod@train`]).
+//!
 //! [`prefetch`] decides how many messages to prefetch from each queue.
 
 mod allowed;
@@ -28,6 +30,7 @@ pub mod prefetch;
 mod queries;
 mod reservations;
 mod search;
+mod train;
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +39,7 @@ use std::collections::HashMap;
 
 use gpufleet_schema::Priority;
 
+pub(crate) use self::train::BRIEF_US_MAX;
 pub use self::{
     allowed::{Allowed, DEVICES_MAX},
     change::{Action, Change, DemandTooLarge, Room},
@@ -48,6 +52,7 @@ use self::{
     pool::Pool,
     reservations::Reservations,
     search::{Plan, Start, search},
+    train::Trains,
 };
 
 /// The state of all devices and all waiting jobs.
@@ -58,12 +63,13 @@ pub struct Scheduler {
     devices: Vec<Device>,
     reservations: Reservations,
     running: HashMap<Ticket, StartedJob>,
+    trains: Trains,
     /// The virtual time of the pool that had the last turn. A pool that was idle continues from this time.
     now: u128,
     draining: bool,
 }
 
-/// A job that occupies a slot.
+/// A job that occupies a slot, alone or with the others of its train.
 #[derive(Debug)]
 struct StartedJob {
     device: DeviceId,
@@ -75,8 +81,8 @@ impl Scheduler {
     /// Creates a scheduler for these pools. A demand names a pool by its index.
     pub fn new(guarantees: &[PoolGuarantee]) -> Self {
         let pools = (0..).zip(guarantees).map(|(index, guarantee)| Pool::new(PoolId(index), *guarantee)).collect();
-        let (devices, reservations, running) = Default::default();
-        Self { pools, devices, reservations, running, now: 0, draining: false }
+        let (devices, reservations, running, trains) = Default::default();
+        Self { pools, devices, reservations, running, trains, now: 0, draining: false }
     }
 
     /// Applies the changes in their order, then starts all jobs that can start now.
@@ -120,7 +126,7 @@ impl Scheduler {
     }
 
     fn start_all(&mut self, actions: &mut Vec<Action>) {
-        let mut releases = Vec::new();
+        let (mut starts, mut releases) = (Vec::new(), Vec::new());
         loop {
             let Plan { start, reservations, releases: planned } =
                 search(&self.pools, &self.devices, &self.reservations);
@@ -130,20 +136,29 @@ impl Scheduler {
                 releases.push(Action::ReleaseCache(device, pool));
             }
             let Some(start) = start else { break };
-            actions.push(self.start(start));
+            starts.push(self.start(start));
+        }
+        for (first, device) in starts {
+            actions.push(Action::Start(first, device));
+            let joined = self.fill_train(first, device);
+            actions.extend(joined.into_iter().map(|ticket| Action::Join { ticket, first, device }));
         }
         actions.extend(releases);
     }
 
-    fn start(&mut self, start: Start) -> Action {
+    fn start(&mut self, start: Start) -> (Ticket, DeviceId) {
         let Start { pool, position, device, is_shared, passed } = start;
         let BacklogEntry { ticket, demand, .. } = self.pool_mut(pool).backlog.take(position);
         self.pass(&passed, pool, is_shared);
         self.reservations.drop_job(ticket);
         self.device_mut(device).take(demand);
-        let charged_us = self.pool_mut(pool).start();
+        self.run(ticket, device, demand);
+        (ticket, device)
+    }
+
+    fn run(&mut self, ticket: Ticket, device: DeviceId, demand: Demand) {
+        let charged_us = self.pool_mut(demand.pool).start();
         self.running.insert(ticket, StartedJob { device, demand, charged_us });
-        Action::Start(ticket, device)
     }
 
     /// Records that the pools in `passed` had their turn before `started` but no fitting job. Of a shared slot they are owed at most five
@@ -177,7 +192,10 @@ impl Scheduler {
     fn leave(&mut self, ticket: Ticket, used_us: u64) {
         match self.running.remove(&ticket) {
             Some(StartedJob { device, demand, charged_us }) => {
-                self.device_mut(device).release(demand);
+                match self.trains.leave(ticket) {
+                    true => self.device_mut(device).release(demand),
+                    false => self.device_mut(device).release_memory(demand),
+                }
                 self.pool_mut(demand.pool).end(demand.bytes, charged_us, used_us);
             }
             None => {

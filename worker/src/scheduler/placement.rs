@@ -96,6 +96,14 @@ impl Offer<'_> {
         !takes_slot && !takes_bytes && !self.takes_reserved(ticket, demand, bytes, is_own)
     }
 
+    /// Returns whether the job's memory fits on the device, so that it can join a train there. No train grows on a reserved device.
+    pub(super) fn fits_behind(self, demand: Demand) -> bool {
+        let free = self.device.bytes_free(demand.pool);
+        let leaves_reserve =
+            || self.has_own_memory(demand) || free - demand.bytes >= self.reserve_against(demand.pool).bytes;
+        self.reservation.is_none() && demand.allowed.has(self.device.id) && demand.bytes <= free && leaves_reserve()
+    }
+
     /// Returns the number of slots that a pool could use now if its jobs needed no memory.
     pub(super) fn open_slots(self, pool: PoolId) -> u32 {
         let is_open =

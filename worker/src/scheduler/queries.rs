@@ -16,8 +16,9 @@ impl Scheduler {
         self.devices.iter().find(|known| known.id == device).map_or(0, |device| device.cache_bytes_max(pool))
     }
 
+    /// Returns the number of slots that jobs occupy.
     pub fn running(&self) -> usize {
-        self.running.len()
+        self.devices.iter().map(|device| device.slots_taken() as usize).sum()
     }
 
     /// Returns the number of waiting jobs, by pool.
@@ -41,7 +42,7 @@ impl Scheduler {
         rooms.collect()
     }
 
-    fn offer<'a>(&'a self, device: &'a Device, claims: &'a [Claim]) -> Offer<'a> {
+    pub(super) fn offer<'a>(&'a self, device: &'a Device, claims: &'a [Claim]) -> Offer<'a> {
         Offer { device, claims, reservation: self.reservations.of_device(device.id) }
     }
 

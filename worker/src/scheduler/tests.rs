@@ -7,6 +7,7 @@ use super::{
 mod memory;
 mod sharing;
 mod simulation;
+mod trains;
 
 const NONE: [u64; 0] = [];
 
@@ -20,6 +21,7 @@ fn demand(bytes: u64) -> Demand {
         allowed: Allowed::ALL,
         input: None,
         returnable: true,
+        brief_us: None,
     }
 }
 

@@ -99,6 +99,24 @@ impl DispatcherHandle {
         }
     }
 
+    /// Runs work that reports its results by itself, and begins at once on the caller's thread. A panic sends `fallbacks`.
+    pub(super) fn begin_train(
+        self: &Arc<Self>,
+        fallbacks: Vec<Input>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let handle = Arc::clone(self);
+        let mut work = async move {
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                fallbacks.into_iter().for_each(|fallback| handle.tell(fallback));
+            }
+        }
+        .boxed();
+        if (&mut work).now_or_never().is_none() {
+            tokio::spawn(work);
+        }
+    }
+
     /// Runs work in the background until `cancel`. After that, its result is not needed.
     pub(super) fn spawn_until(
         self: &Arc<Self>,

@@ -6,6 +6,7 @@ mod answering;
 mod arrays;
 mod attempt_result;
 mod bindings;
+mod brief;
 mod census;
 mod clock;
 mod content;

@@ -13,6 +13,7 @@ use super::{
     Supervisor,
     admission::foreign_client,
     arrays::{kept_inline_bytes, needs_store, reply_bytes},
+    brief::brief_us,
     clock::micros,
     content::JobContent,
     envelope::Envelope,
@@ -74,7 +75,11 @@ impl Supervisor {
             allowed,
             input: task.largest_blob(),
             returnable: !job.message.is_list(),
+            brief_us: None,
         };
+        let is_simple = !demand.alone && !demand.prints && !needs_store;
+        let brief_us = if is_simple { brief_us(task, demand.bytes, &footprints, time_limit) } else { None };
+        let demand = Demand { brief_us, ..demand };
         let printed_bytes = if demand.prints { PRINTF_OUTPUT_BYTES_MAX as u64 } else { 0 };
         let reply_bytes = output_bytes.saturating_add(printed_bytes).saturating_add(kept_inline_bytes(task));
         let programs = programs.taken(&self.compiler);

@@ -2,7 +2,8 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use gpufleet_schema::{Event, FailureCode, RanOn, Started, Task, Timings};
+use futures::future::join_all;
+use gpufleet_schema::{Event, FailureCode, Program, RanOn, Started, Task, Timings};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -24,7 +25,7 @@ use crate::{
     disposition::Ending,
     executor::{Executor, ExecutorJob, Finished, InputUse, LostCause, Printout, RunError},
     failpoint::{self, Failpoint},
-    scheduler::{Demand, DeviceId},
+    scheduler::DeviceId,
 };
 
 /// The result of a job on an executor.
@@ -33,11 +34,32 @@ struct ExecutorResult {
     outputs: Vec<JobOutput>,
     timings: Timings,
     inputs: InputUse,
+    /// The time for which it waited for the jobs before it in its train.
+    behind: Duration,
     /// The time that its outputs took from the device to the blob store.
     storing: Duration,
     /// Whether it is proven that this job killed its executor.
     is_deadly: bool,
 }
+
+/// A job that goes to a device with others, and the token that cancels it.
+pub(super) struct Boarding {
+    pub(super) job: JobNo,
+    pub(super) ready: Ready,
+    pub(super) cancel: CancellationToken,
+}
+
+/// A job that has gone to a device.
+struct Begun {
+    ran_on: RanOn,
+    /// The time until then in which it waited, in microseconds.
+    wait_us: u64,
+    started_ms: i64,
+}
+
+/// How an attempt ended on a device, with the device time to charge in microseconds, if it was measured. `None` if the job came back
+/// without a run.
+type Attempted = Option<(AttemptResult, Ending, Option<u64>)>;
 
 /// Run time after which a job's start is recorded by itself, so that the job is shown as running. For a shorter job, the event of its end
 /// is enough.
@@ -60,7 +82,7 @@ impl AttemptResult {
 }
 
 impl Supervisor {
-    /// Runs a prepared job. The outputs of a job in a list are copied, so that it holds no staging memory.
+    /// Runs a prepared job.
     pub(super) async fn run_job(
         &self,
         job: JobNo,
@@ -73,7 +95,59 @@ impl Supervisor {
         if let Err(ending) = self.check_quarantine(ready.envelope().pool_id, ready.task()) {
             return AttemptResult::default().ended(job, ending);
         }
-        let (mut attempt, mut ending, mut used_us) = self.run(&ready, device, cache_bytes_max, cancel).await;
+        let begun = self.begin_run(&ready, device);
+        let worker_device = self.device(device);
+        let _presence = worker_device.enter(ready.demand.pool, ready.demand.bytes);
+        failpoint::reach(Failpoint::BeforeKernel);
+        let printout = ready.demand.prints.then(Printout::default);
+        let on_device = self.on_device(&ready, device, cache_bytes_max, printout.as_ref(), cancel);
+        let running = run_on(worker_device.executor(ready.demand.pool), on_device);
+        let running = async { Some(running.await) };
+        let attempted = self.attend(&ready, begun, printout.as_ref(), running).await;
+        self.conclude(job, ready, attempted).await
+    }
+
+    /// Runs brief jobs of one pool in one slot, one after the other. Each reports its end by itself.
+    pub(super) async fn run_train(&self, train: Vec<Boarding>, device: DeviceId, cache_bytes_max: u64) {
+        let admitted = |boarding: Boarding| match self
+            .check_quarantine(boarding.ready.envelope().pool_id, boarding.ready.task())
+        {
+            Ok(()) => Some((self.begin_run(&boarding.ready, device), boarding)),
+            Err(ending) => {
+                self.dispatcher.tell(AttemptResult::default().ended(boarding.job, ending));
+                None
+            }
+        };
+        let train: Vec<_> = train.into_iter().filter_map(admitted).collect();
+        let Some((_, Boarding { ready: first, .. })) = train.first() else { return };
+        let (worker_device, pool) = (self.device(device), first.demand.pool);
+        let _presence = worker_device.enter(pool, train.iter().map(|(_, boarding)| boarding.ready.demand.bytes).sum());
+        failpoint::reach(Failpoint::BeforeKernel);
+        let Some(executor) = worker_device.executor(pool) else {
+            for (begun, Boarding { job, ready, .. }) in train {
+                let attempted = self.attend(&ready, begun, None, async { Some(Err(executor_ended())) }).await;
+                self.dispatcher.tell(self.conclude(job, ready, attempted).await);
+            }
+            return;
+        };
+        let jobs = train
+            .iter()
+            .map(|(_, boarding)| self.on_device(&boarding.ready, device, cache_bytes_max, None, &boarding.cancel));
+        let mut riders = executor.depart(&jobs.collect::<Vec<_>>()).await;
+        executor.arrive(&mut riders).await;
+        let endings = train.into_iter().zip(riders).map(async |((begun, Boarding { job, ready, .. }), rider)| {
+            let attempted = self.attend(&ready, begun, None, executor.finish(rider)).await;
+            self.dispatcher.tell(self.conclude(job, ready, attempted).await);
+        });
+        join_all(endings).await;
+    }
+
+    /// Stores the outputs of a job that has left its device, as far as it asks for that. Those of a job in a list are copied, so that it
+    /// holds no staging memory.
+    async fn conclude(&self, job: JobNo, ready: Ready, attempted: Attempted) -> Input {
+        let Some((mut attempt, mut ending, mut used_us)) = attempted else {
+            return Input::Returned { job, held: HeldJob::Ready(ready) };
+        };
         if !attempt.outputs.is_empty() {
             if self.stores_outputs(ready.task()) {
                 // Other jobs can use the slot while the outputs are stored.
@@ -100,54 +174,70 @@ impl Supervisor {
         AttemptResult::default().ended(job, ending)
     }
 
-    async fn run(
-        &self,
-        job: &Ready,
-        device: DeviceId,
-        cache_bytes_max: u64,
-        cancel: &CancellationToken,
-    ) -> (AttemptResult, Ending, Option<u64>) {
+    fn begin_run(&self, job: &Ready, device: DeviceId) -> Begun {
         let (task, envelope) = (job.task(), job.envelope());
         let wait_us = micros(envelope.received.elapsed()).saturating_sub(job.programs.micros);
-        let (worker_device, Demand { pool, bytes, alone, prints, .. }) = (self.device(device), job.demand);
-        let ran_on = worker_device.ran_on(self.config.name.clone());
-        let _presence = worker_device.enter(pool, bytes);
-        failpoint::reach(Failpoint::BeforeKernel);
-        let printout = prints.then(Printout::default);
-        let on_device = ExecutorJob {
-            task,
-            pool,
+        let ran_on = self.device(device).ran_on(self.config.name.clone());
+        debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, "job started");
+        Begun { ran_on, wait_us, started_ms: unix_ms() }
+    }
+
+    fn on_device<'a>(
+        &'a self,
+        job: &'a Ready,
+        device: DeviceId,
+        cache_bytes_max: u64,
+        printout: Option<&'a Printout>,
+        cancel: &'a CancellationToken,
+    ) -> ExecutorJob<'a> {
+        ExecutorJob {
+            task: job.task(),
+            pool: job.demand.pool,
             program: job.program,
-            compiled: job.programs.of(worker_device.info.target()),
+            compiled: job.programs.of(self.device(device).info.target()),
             time_limit: job.time_limit,
-            alone,
-            printout: printout.as_ref(),
+            alone: job.demand.alone,
+            printout,
             cache_bytes_max,
             blobs: self.blobs.as_ref(),
             cancel,
-        };
-        debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, "job started");
-        let started_ms = unix_ms();
-        let mut running = pin!(run_on(worker_device.executor(pool), on_device));
-        let ExecutorResult { ending, outputs, mut timings, inputs, storing, is_deadly } =
-            match timeout(START_TOLD_AFTER, &mut running).await {
-                Ok(run) => run,
-                Err(_still_running) => {
-                    self.tell_started(task, envelope, &ran_on, started_ms);
-                    running.await
-                }
-            };
-        if is_deadly {
-            self.blame(pool, task);
         }
-        self.metrics.inputs_used(pool, inputs);
+    }
+
+    /// Follows a job on a device to its end.
+    async fn attend(
+        &self,
+        job: &Ready,
+        begun: Begun,
+        printout: Option<&Printout>,
+        running: impl Future<Output = Option<Result<Finished, RunError>>>,
+    ) -> Attempted {
+        let (task, envelope) = (job.task(), job.envelope());
+        let Begun { ran_on, wait_us, started_ms } = begun;
+        let mut running = pin!(running);
+        let result = match timeout(START_TOLD_AFTER, &mut running).await {
+            Ok(run) => run,
+            Err(_still_running) => {
+                self.tell_started(task, envelope, &ran_on, started_ms);
+                running.await
+            }
+        };
+        let ExecutorResult { ending, outputs, mut timings, inputs, behind, storing, is_deadly } =
+            ExecutorResult::of(result?, job.demand.alone, &task.program);
+        if is_deadly {
+            self.blame(job.demand.pool, task);
+        }
+        if let Some(program) = job.program.filter(|_| timings.total_us > 0) {
+            self.footprints.has_run(program, timings.total_us);
+        }
+        self.metrics.inputs_used(job.demand.pool, inputs);
         let used_us = charge(&timings, storing);
-        timings.wait_us += wait_us;
+        timings.wait_us += wait_us + micros(behind);
         timings.compile_us = job.programs.micros;
-        let printed = printout.as_ref().and_then(Printout::text);
-        let (ran_on, started_ms) = (Some(ran_on), Some(started_ms));
+        let printed = printout.and_then(Printout::text);
+        let (ran_on, started_ms) = (Some(ran_on), Some(started_ms + behind.as_millis() as i64));
         let attempt = AttemptResult { outputs, kept: None, printed, timings, ran_on, started_ms, charged_us: used_us };
-        (attempt, ending, used_us)
+        Some((attempt, ending, used_us))
     }
 
     /// Sends the event of a job's start if there is room for it. If not, the event of its end will record the start.
@@ -170,37 +260,44 @@ impl Supervisor {
     }
 }
 
-async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> ExecutorResult {
-    let (alone, program) = (job.alone, &job.task.program);
-    let result = match executor {
+async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> Result<Finished, RunError> {
+    match executor {
         Some(executor) => executor.run(job).await,
-        None => {
-            let reason = "the executor ended before the job started".to_owned();
-            Err(RunError::Lost { cause: LostCause::Neighbour, reason, was_running: false })
-        }
-    };
-    let is_deadly = is_deadly(&result, alone);
-    let (inputs, storing) = result.as_ref().map_or_else(|_| Default::default(), |done| (done.inputs, done.storing));
-    let (ending, outputs, mut timings, waited) = match result {
-        Ok(Finished { outcome: Ok(outputs), timings, waited, .. }) => {
-            (Ending::Succeeded, outputs.into_iter().map(JobOutput::from).collect(), timings, waited)
-        }
-        Ok(Finished { outcome: Err(failure), timings, waited, .. }) if failure.code == FailureCode::OutOfMemory => {
-            (Ending::ShortOfMemory(failure), Vec::new(), timings, waited)
-        }
-        Ok(Finished { outcome: Err(failure), timings, waited, .. }) => {
-            (blobs::ending(failing_line::quoted(failure, program)), Vec::new(), timings, waited)
-        }
-        Err(RunError::Cancelled) => {
-            (Ending::Cancelled { reason: String::new() }, Vec::new(), Timings::default(), Duration::ZERO)
-        }
-        Err(RunError::Lost { cause, reason, was_running }) => {
-            let suspect = was_running && is_suspicious(cause);
-            (Ending::Lost { reason, suspect }, Vec::new(), Timings::default(), Duration::ZERO)
-        }
-    };
-    timings.wait_us = micros(waited);
-    ExecutorResult { ending, outputs, timings, inputs, storing, is_deadly }
+        None => Err(executor_ended()),
+    }
+}
+
+fn executor_ended() -> RunError {
+    let reason = "the executor ended before the job started".to_owned();
+    RunError::Lost { cause: LostCause::Neighbour, reason, was_running: false }
+}
+
+impl ExecutorResult {
+    fn of(result: Result<Finished, RunError>, alone: bool, program: &Program<'_>) -> Self {
+        let is_deadly = is_deadly(&result, alone);
+        let (inputs, behind, storing) =
+            result.as_ref().map_or_else(|_| Default::default(), |done| (done.inputs, done.behind, done.storing));
+        let (ending, outputs, mut timings, waited) = match result {
+            Ok(Finished { outcome: Ok(outputs), timings, waited, .. }) => {
+                (Ending::Succeeded, outputs.into_iter().map(JobOutput::from).collect(), timings, waited)
+            }
+            Ok(Finished { outcome: Err(failure), timings, waited, .. }) if failure.code == FailureCode::OutOfMemory => {
+                (Ending::ShortOfMemory(failure), Vec::new(), timings, waited)
+            }
+            Ok(Finished { outcome: Err(failure), timings, waited, .. }) => {
+                (blobs::ending(failing_line::quoted(failure, program)), Vec::new(), timings, waited)
+            }
+            Err(RunError::Cancelled) => {
+                (Ending::Cancelled { reason: String::new() }, Vec::new(), Timings::default(), Duration::ZERO)
+            }
+            Err(RunError::Lost { cause, reason, was_running }) => {
+                let suspect = was_running && is_suspicious(cause);
+                (Ending::Lost { reason, suspect }, Vec::new(), Timings::default(), Duration::ZERO)
+            }
+        };
+        timings.wait_us = micros(waited);
+        Self { ending, outputs, timings, inputs, behind, storing, is_deadly }
+    }
 }
 
 /// Returns the device time to charge to a job's pool in microseconds, if it was measured: the job's work, and its waits for staging memory

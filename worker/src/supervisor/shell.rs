@@ -21,10 +21,12 @@ use super::{
     Supervisor,
     answering::Concluded,
     attempt_result::AttemptResult,
+    brief::BRIEF_BYTES,
     content::RawMessage,
     handle::{DispatcherHandle, Input, Mail, Snapshot},
     held::{HeldJob, HeldMessage},
     prepared::Ready,
+    running::Boarding,
     task_queue::TaskQueue,
 };
 use crate::{
@@ -36,8 +38,6 @@ use crate::{
 
 /// Maximum number of mails in one step, so that a flood of mail does not delay the first answers.
 const BATCH: usize = 256;
-/// Maximum size of work that is done in the shell, in bytes. Handing such work to a task would take longer.
-const BRIEF_BYTES: usize = 32 << 10;
 
 /// The dispatcher, and what its effects need.
 pub(super) struct Shell {
@@ -162,7 +162,10 @@ impl Shell {
                 self.work(is_brief, Input::Broken(message), async move { supervisor.decode(message, raw) });
             }
             Effect::Prepare(job) => self.prepare(job),
-            Effect::Start { job, device, cache_bytes_max } => self.start(job, device, cache_bytes_max),
+            Effect::Start { jobs, device, cache_bytes_max } => match *jobs {
+                [job] => self.start(job, device, cache_bytes_max),
+                _ => self.start_train(&jobs, device, cache_bytes_max),
+            },
             Effect::Cancel(job) => {
                 if let Some(held) = self.dispatcher.held_job(job) {
                     mem::take(held).cancel();
@@ -233,6 +236,22 @@ impl Shell {
         self.work(is_brief, Input::JobBroken(job), async move {
             supervisor.run_job(job, ready, device, cache_bytes_max, &cancel).await
         });
+    }
+
+    fn start_train(&mut self, jobs: &[JobNo], device: DeviceId, cache_bytes_max: u64) {
+        let mut train = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let cancel = CancellationToken::new();
+            let ready = self.take_ready(*job, HeldJob::Underway(cancel.clone()));
+            // The delivery's channel may have closed just now.
+            match self.raw(job.message).envelope.is_live() {
+                true => train.push(Boarding { job: *job, ready, cancel }),
+                false => self.put(AttemptResult::default().ended(*job, Ending::HandedBack)),
+            }
+        }
+        let broken = train.iter().map(|boarding| Input::JobBroken(boarding.job)).collect();
+        let supervisor = Arc::clone(&self.supervisor);
+        self.handle.begin_train(broken, async move { supervisor.run_train(train, device, cache_bytes_max).await });
     }
 
     fn forward(&mut self, job: JobNo, unfit: Unfit) {

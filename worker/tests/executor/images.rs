@@ -76,7 +76,7 @@ impl Bare {
             cache_bytes_max: u64::MAX,
             prints: false,
         };
-        self.say(&ToExecutor::Run(run));
+        self.say(&ToExecutor::Run(vec![run]));
         self.waits.clear();
         loop {
             match self.next() {

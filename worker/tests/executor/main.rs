@@ -17,3 +17,4 @@ mod printing;
 mod running;
 mod selftest;
 mod sharing;
+mod trains;

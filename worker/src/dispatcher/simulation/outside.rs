@@ -25,7 +25,7 @@ use crate::{
 pub(super) enum Work {
     Decode(MessageNo),
     Prepare(JobNo),
-    Run { job: JobNo, device: u32, pool: u32, bytes: u64, is_cut: bool },
+    Run { job: JobNo, device: u32, pool: u32, bytes: u64, train: u64, is_cut: bool },
     Store(JobNo),
     Forward(JobNo),
     Answer { message: MessageNo, jobs: Vec<(usize, Disposition)> },
@@ -51,10 +51,10 @@ impl Work {
         matches!(self, Self::Run { device, pool, .. } if (*device, *pool) == (wanted, of))
     }
 
-    /// Returns the memory of the job if it runs on the device.
-    pub(super) fn bytes_on(&self, wanted: u32) -> Option<u64> {
+    /// Returns the train and memory of the job if it runs on the device.
+    pub(super) fn on(&self, wanted: u32) -> Option<(u64, u64)> {
         match self {
-            Self::Run { device, bytes, .. } if *device == wanted => Some(*bytes),
+            Self::Run { device, train, bytes, .. } if *device == wanted => Some((*train, *bytes)),
             _ => None,
         }
     }
@@ -208,8 +208,9 @@ impl World {
     fn demand(&mut self, job: usize, is_list: bool, alone: bool) -> Demand {
         let (pool, bytes) = (PoolId(self.jobs[job].pool), self.jobs[job].bytes);
         let prints = self.chance.percent(10);
+        let brief_us = (!alone && !prints && self.chance.percent(50)).then(|| self.chance.below(100) as u32);
         let (priority, allowed) = (Priority::Normal, Allowed::ALL);
-        Demand { pool, priority, bytes, alone, prints, allowed, input: None, returnable: !is_list }
+        Demand { pool, priority, bytes, alone, prints, allowed, input: None, returnable: !is_list, brief_us }
     }
 
     fn prepare(&mut self, job: JobNo) {
@@ -235,7 +236,8 @@ impl World {
         if self.goes_wrong(1) {
             return self.tell(job.message, Input::JobBroken(job));
         }
-        match self.chance.below(20) {
+        match self.chance.below(21) {
+            20 => self.tell(job.message, Input::Returned { job, held: () }),
             0 => self.end(job, Ending::Lost { reason: "signal 9".into(), suspect: true }),
             1 => self.end(job, Ending::ShortOfMemory(failure())),
             2 => self.end(job, Ending::Failed(failure())),

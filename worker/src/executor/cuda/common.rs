@@ -1,9 +1,6 @@
 //! The state that all streams of the process share, and their messages to the supervisor.
 
-use std::{
-    os::unix::net::UnixStream,
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
 use super::{
     device::Device,
@@ -14,10 +11,12 @@ use super::{
     pinned::PinnedSegment,
     printing::Printing,
     scopes::Scopes,
+    trains::Trains,
     transfers::Transfers,
+    upstream::Upstream,
     waits::Waits,
 };
-use crate::ipc::{FromExecutor, frame};
+use crate::ipc::FromExecutor;
 
 /// The state that all streams of the process share.
 #[derive(Debug)]
@@ -28,16 +27,16 @@ pub(crate) struct Common {
     pub guard: Guard,
     pub waits: Waits,
     pub transfers: Transfers,
+    pub trains: Trains,
     pub printing: Arc<Printing>,
     pub scopes: Scopes,
-    /// The socket to the supervisor.
-    pub outgoing: Arc<Mutex<UnixStream>>,
+    pub upstream: Arc<Upstream>,
 }
 
 impl Common {
     /// Sends a memory report if one is due. A lost supervisor is detected elsewhere.
     pub(crate) fn tell_memory(&self, may_wait: impl FnOnce()) -> Result<(), CudaError> {
-        match self.memory.report_change(&self.outgoing, may_wait) {
+        match self.memory.report_change(&self.upstream, may_wait) {
             Ok(()) | Err(ReportError::Frame(_)) => Ok(()),
             Err(ReportError::Cuda(error)) => Err(error),
         }
@@ -45,7 +44,7 @@ impl Common {
 
     /// Sends a message. A lost supervisor is detected elsewhere.
     pub(crate) fn say(&self, message: &FromExecutor) {
-        drop(frame::write(&self.outgoing.lock().expect("no thread panics while holding the socket"), message));
+        drop(self.upstream.say(message));
     }
 
     /// Pins shared memory. If that fails, reports it, because copies are slower then.

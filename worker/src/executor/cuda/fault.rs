@@ -1,13 +1,14 @@
 //! Ends a process whose context is unusable, after a report to the supervisor. Nothing is cleaned up through such a context, because the
 //! driver frees everything when the process ends.
 
-use std::{fmt, os::unix::net::UnixStream, sync::Mutex};
+use std::fmt;
 
 use super::{
     error::{CudaError, Damage},
     library::DriverLibrary,
+    upstream::Upstream,
 };
-use crate::ipc::{FromExecutor, frame, message::Poison};
+use crate::ipc::{FromExecutor, message::Poison};
 
 /// Exit status after a fault: `EX_SOFTWARE`, which distinguishes this exit from a crash in the log.
 pub(crate) const EXIT_POISONED: i32 = 70;
@@ -32,14 +33,15 @@ impl fmt::Display for FaultOrigin {
     }
 }
 
-/// Writes the output of kernels, reports the fault to the supervisor and ends the process. The lock of the socket is held to the end, so
-/// that no other frame follows.
-pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: CudaError, seen: FaultOrigin) -> ! {
+/// Writes the output of kernels, reports the fault to the supervisor and ends the process.
+pub(crate) fn die(upstream: &Upstream, library: &DriverLibrary, error: CudaError, seen: FaultOrigin) -> ! {
     library.print_what_kernels_printed();
-    let socket = socket.lock().expect("no thread panics while holding the socket");
-    let poison = poison(library, error, seen);
-    eprintln!("the CUDA context was lost {seen}: {} ({})", poison.name, poison.code);
-    if let Err(error) = frame::write(&socket, &FromExecutor::Poisoned(poison)) {
+    let last = || {
+        let poison = poison(library, error, seen);
+        eprintln!("the CUDA context was lost {seen}: {} ({})", poison.name, poison.code);
+        FromExecutor::Poisoned(poison)
+    };
+    if let Err(error) = upstream.say_last(last) {
         eprintln!("{error}");
     }
     exit(EXIT_POISONED)

@@ -6,16 +6,11 @@
 
 use std::{
     any::Any,
-    os::unix::net::UnixStream,
     sync::{Mutex, MutexGuard},
 };
 
-use super::{arena::Arena, device::Device, error::CudaError, program::Shelf, waits::Waits};
-use crate::ipc::{
-    FromExecutor,
-    frame::{self, FrameError},
-    message::MemoryReport,
-};
+use super::{arena::Arena, device::Device, error::CudaError, program::Shelf, upstream::Upstream, waits::Waits};
+use crate::ipc::{FromExecutor, frame::FrameError, message::MemoryReport};
 
 /// All device memory of this process.
 #[derive(Debug)]
@@ -45,33 +40,29 @@ impl DeviceMemory {
     }
 
     /// Sends a report if one is due. Calls `may_wait` before the driver query.
-    pub(crate) fn report_change(
-        &self,
-        outgoing: &Mutex<UnixStream>,
-        may_wait: impl FnOnce(),
-    ) -> Result<(), ReportError> {
-        self.report_evictions(outgoing)?;
+    pub(crate) fn report_change(&self, upstream: &Upstream, may_wait: impl FnOnce()) -> Result<(), ReportError> {
+        self.report_evictions(upstream)?;
         if !self.has_changed() {
             return Ok(());
         }
         may_wait();
         let _reporting = self.reporting();
         // Another thread may have sent it in the meantime.
-        self.send_changes(outgoing)
+        self.send_changes(upstream)
     }
 
     /// Answers the supervisor's request for a report.
-    pub(crate) fn answer(&self, outgoing: &Mutex<UnixStream>) -> Result<(), ReportError> {
-        self.report_evictions(outgoing)?;
+    pub(crate) fn answer(&self, upstream: &Upstream) -> Result<(), ReportError> {
+        self.report_evictions(upstream)?;
         let _reporting = self.reporting();
-        self.send(outgoing)?;
-        self.send_changes(outgoing)
+        self.send(upstream)?;
+        self.send_changes(upstream)
     }
 
-    fn report_evictions(&self, outgoing: &Mutex<UnixStream>) -> Result<(), FrameError> {
+    fn report_evictions(&self, upstream: &Upstream) -> Result<(), FrameError> {
         for input in self.arena.take_evicted_inputs() {
             let evicted = FromExecutor::Input { input, bytes: 0, is_resident: false };
-            frame::write(&outgoing.lock().expect("no thread panics while holding the socket"), &evicted)?;
+            upstream.say(&evicted)?;
         }
         Ok(())
     }
@@ -115,17 +106,17 @@ impl DeviceMemory {
 
     /// Sends reports until the last one is up to date. A job that ends while a report is being sent may compare its state with the report
     /// before and find nothing to report, so each round covers the changes during the previous one.
-    fn send_changes(&self, outgoing: &Mutex<UnixStream>) -> Result<(), ReportError> {
+    fn send_changes(&self, upstream: &Upstream) -> Result<(), ReportError> {
         while self.has_changed() {
-            self.send(outgoing)?;
+            self.send(upstream)?;
         }
         Ok(())
     }
 
-    fn send(&self, outgoing: &Mutex<UnixStream>) -> Result<(), ReportError> {
+    fn send(&self, upstream: &Upstream) -> Result<(), ReportError> {
         let local = self.arena.usage().local;
         let now = self.read()?;
-        frame::write(&outgoing.lock().expect("no thread panics while holding the socket"), &FromExecutor::Memory(now))?;
+        upstream.say(&FromExecutor::Memory(now))?;
         // Set this after sending, because a job that finds no change answers at once.
         *self.last.lock().expect("no thread panics while holding it") = LastReport { report: now, local };
         Ok(())
@@ -166,12 +157,7 @@ pub(crate) enum Chore {
 
 impl Chore {
     /// Handles the request. This happens on a thread of its own, because freeing, unloading and unpinning may wait for a kernel.
-    pub(crate) fn run(
-        self,
-        memory: &DeviceMemory,
-        waits: &Waits,
-        outgoing: &Mutex<UnixStream>,
-    ) -> Result<(), ReportError> {
+    pub(crate) fn run(self, memory: &DeviceMemory, waits: &Waits, upstream: &Upstream) -> Result<(), ReportError> {
         match self {
             Self::GiveBack => waits.between_jobs(|| memory.give_back())?,
             Self::Measure => {}
@@ -180,6 +166,6 @@ impl Chore {
                 return Ok(());
             }
         }
-        memory.answer(outgoing)
+        memory.answer(upstream)
     }
 }

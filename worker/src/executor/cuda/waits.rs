@@ -7,17 +7,17 @@
 
 use std::{
     collections::HashSet,
-    os::unix::net::UnixStream,
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use crate::ipc::{FromExecutor, frame, message::BETWEEN_JOBS};
+use super::upstream::Upstream;
+use crate::ipc::{FromExecutor, message::BETWEEN_JOBS};
 
 /// The states of all jobs; [`BETWEEN_JOBS`] stands for the work between jobs.
 #[derive(Debug)]
 pub(crate) struct Waits {
     state: Mutex<State>,
-    outgoing: Arc<Mutex<UnixStream>>,
+    upstream: Arc<Upstream>,
 }
 
 #[derive(Debug, Default)]
@@ -31,8 +31,8 @@ struct State {
 }
 
 impl Waits {
-    pub(crate) fn new(outgoing: &Arc<Mutex<UnixStream>>) -> Self {
-        Self { state: Mutex::default(), outgoing: Arc::clone(outgoing) }
+    pub(crate) fn new(upstream: &Arc<Upstream>) -> Self {
+        Self { state: Mutex::default(), upstream: Arc::clone(upstream) }
     }
 
     /// Records that the job starts calls that may wait for other jobs' kernels.
@@ -93,7 +93,7 @@ impl Waits {
 
     /// Sends a message under the lock, so that messages are in order. A lost supervisor is detected elsewhere.
     fn say(&self, message: &FromExecutor) {
-        drop(frame::write(&self.outgoing.lock().expect("no thread panics while holding the socket"), message));
+        drop(self.upstream.say(message));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -110,12 +110,14 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
     use crate::ipc::frame::FrameReader;
 
     fn said(steps: impl FnOnce(&Waits)) -> Vec<(u64, bool)> {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let waits = Waits::new(&Arc::new(Mutex::new(ours)));
+        let waits = Waits::new(&Arc::new(Upstream::over(ours)));
         steps(&waits);
         drop(waits);
         let (mut theirs, mut said) = (FrameReader::over(theirs), Vec::new());

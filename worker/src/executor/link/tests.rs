@@ -47,8 +47,8 @@ fn shared(process: ChildProcess) -> (Arc<Shared>, UnixStream) {
         printer: Arc::new(Printer::new().unwrap().0),
         state: Mutex::new(State::default()),
         lost: watch::Sender::new(None),
-        streams: Arc::new(Semaphore::new(2)),
-        streams_max: 2,
+        streams: Arc::new(Semaphore::new(3)),
+        streams_max: 3,
         compiler: Arc::new(Compiler::new(None)),
         memory: Mutex::new(LatestMemory::default()),
         heard: Notify::new(),
@@ -70,10 +70,71 @@ async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<
         entries: vec![entry.to_owned()],
         turn: None,
         _memory: Arc::new(shared.slab.take(1).await.unwrap()),
-        _streams: Arc::clone(&shared.streams).acquire_owned().await.unwrap(),
+        _stream: Arc::new(Arc::clone(&shared.streams).acquire_owned().await.unwrap()),
+        next: None,
     };
     shared.state().pending.insert(job, pending);
     ending
+}
+
+/// Sends a train of jobs that run different kernels. Their time limits are one hour.
+async fn sent_as_train(shared: &Shared, train: &[(u64, &str)]) -> Vec<oneshot::Receiver<JobEnd>> {
+    let mut endings = Vec::new();
+    for (index, (job, entry)) in train.iter().enumerate() {
+        endings.push(sent_with(shared, *job, entry).await);
+        let mut state = shared.state();
+        state.clocks.start(*job, Duration::from_secs(3600), Instant::now());
+        if index > 0 {
+            state.clocks.suspend(*job, Instant::now());
+        }
+        let pending = state.pending.get_mut(job).unwrap();
+        pending.phase = if index > 0 { Phase::behind() } else { Phase::new(false, false) };
+        pending.next = train.get(index + 1).map(|(next, _)| *next);
+    }
+    endings
+}
+
+#[tokio::test]
+async fn a_fault_names_the_job_of_a_train_that_was_running() {
+    let (process, _end) = ChildProcess::of_a_stuck_child();
+    let (shared, _child) = shared(process);
+    let endings = sent_as_train(&shared, &[(1, "spin"), (2, "spin"), (3, "spin")]).await;
+    let outcome = || JobEnd::Finished { outcome: Ok(()), timings: Timings::default() };
+    finish(&shared, 1, outcome());
+    ends_at_an_assert(&shared, None);
+    let [first, second, third] = <[_; 3]>::try_from(endings).unwrap();
+    assert!(matches!(first.await.unwrap(), JobEnd::Finished { outcome: Ok(()), .. }));
+    match second.await.unwrap() {
+        JobEnd::Finished { outcome: Err(failure), .. } => assert_eq!(failure.code, FailureCode::KernelFault),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(third.await.unwrap(), JobEnd::Lost(Loss { cause: LostCause::Neighbour, .. })));
+}
+
+#[tokio::test]
+async fn all_jobs_of_a_train_are_suspects_if_the_child_dies_without_a_word() {
+    let (process, _end) = ChildProcess::of_a_stuck_child();
+    let (shared, _child) = shared(process);
+    let endings = sent_as_train(&shared, &[(1, "spin"), (2, "spin")]).await;
+    bury(&shared, None, None, &Exit { status: None, tail: String::new() });
+    for ending in endings {
+        assert!(matches!(ending.await.unwrap(), JobEnd::Lost(Loss { cause: LostCause::Died, .. })));
+    }
+}
+
+#[tokio::test]
+async fn the_child_is_not_killed_for_a_job_that_waits_behind_another() {
+    let (process, _end) = ChildProcess::of_a_stuck_child();
+    let (shared, _child) = shared(process);
+    let _endings = sent_as_train(&shared, &[(1, "spin"), (2, "spin")]).await;
+    let killed_for = || shared.state().killed_for;
+    shared.kill_for(2, Cut::Cancelled);
+    assert_eq!(killed_for(), None);
+    assert!(shared.state().clocks.time_left(2, Instant::now() + Duration::from_secs(7200)).is_some());
+    finish(&shared, 1, JobEnd::Released);
+    assert!(shared.state().clocks.time_left(2, Instant::now() + Duration::from_secs(7200)).is_none(), "it runs now");
+    shared.kill_for(2, Cut::Cancelled);
+    assert_eq!(killed_for(), Some((2, Cut::Cancelled)));
 }
 
 /// Ends an executor because an assert of this kernel failed.

@@ -51,6 +51,7 @@ impl Endless {
             allowed: Allowed::ALL,
             input: None,
             returnable: true,
+            brief_us: None,
         };
         let actions = self.scheduler.step([Change::Arrived(Ticket(ticket), demand)]);
         self.follow(actions);
@@ -200,8 +201,9 @@ const POOLS: [PoolGuarantee; 3] = [
 fn any_demand() -> impl Strategy<Value = Demand> {
     let priority = prop::sample::select(Priority::ALL.to_vec());
     let (alone, prints) = (prop::bool::weighted(0.1), prop::bool::weighted(0.3));
-    (0..POOLS.len() as u32, priority, 0..=BYTES, alone, prints).prop_map(|(pool, priority, bytes, alone, prints)| {
-        Demand {
+    let (bytes, brief_us) = (prop_oneof![0..=BYTES, 0..=2_u64], prop::option::weighted(0.7, 0..300_u32));
+    (0..POOLS.len() as u32, priority, bytes, alone, prints, brief_us).prop_map(
+        |(pool, priority, bytes, alone, prints, brief_us)| Demand {
             pool: PoolId(pool),
             priority,
             bytes,
@@ -210,8 +212,9 @@ fn any_demand() -> impl Strategy<Value = Demand> {
             allowed: Allowed::ALL,
             input: None,
             returnable: true,
-        }
-    })
+            brief_us: brief_us.filter(|_| !alone && !prints),
+        },
+    )
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -229,6 +232,8 @@ struct World {
     scheduler: Scheduler,
     demands: Vec<Demand>,
     running: Vec<(Ticket, DeviceId)>,
+    /// The first job of the train that each job rides in; itself if it is alone.
+    trains: HashMap<Ticket, Ticket>,
     waiting: HashSet<Ticket>,
     /// The cached memory of the executors that are up.
     kept: HashMap<(DeviceId, PoolId), u64>,
@@ -237,8 +242,8 @@ struct World {
 impl World {
     fn new() -> Self {
         let scheduler = with_pools(&POOLS, SLOTS, BYTES);
-        let (demands, running, waiting, kept) = Default::default();
-        let mut world = Self { scheduler, demands, running, waiting, kept };
+        let (demands, running, trains, waiting, kept) = Default::default();
+        let mut world = Self { scheduler, demands, running, trains, waiting, kept };
         world.step(Change::Device { device: DeviceId(1), slots: SLOTS, bytes: BYTES });
         world.all_up();
         world
@@ -275,7 +280,9 @@ impl World {
     fn step(&mut self, change: Change) {
         for action in self.scheduler.step([change]) {
             match action {
-                Action::Start(ticket, device) => {
+                Action::Start(ticket, device) | Action::Join { ticket, device, .. } => {
+                    let train = if let Action::Join { first, .. } = action { first } else { ticket };
+                    self.trains.insert(ticket, train);
                     assert!(self.waiting.remove(&ticket), "{ticket:?} started twice or never arrived");
                     self.running.push((ticket, device));
                     let pool = self.demands[ticket.0 as usize].pool;
@@ -292,7 +299,9 @@ impl World {
         for device in [DeviceId(0), DeviceId(1)] {
             let here: Vec<Demand> =
                 self.running.iter().filter(|(_, d)| *d == device).map(|(t, _)| self.demands[t.0 as usize]).collect();
-            assert!(here.len() <= SLOTS as usize);
+            let on_device = self.running.iter().filter(|(_, d)| *d == device);
+            let slots: HashSet<Ticket> = on_device.map(|(ticket, _)| self.trains[ticket]).collect();
+            assert!(slots.len() <= SLOTS as usize);
             let kept: u64 = self.kept.iter().filter(|((d, _), _)| *d == device).map(|(_, kept)| kept).sum();
             assert!(here.iter().map(|demand| demand.bytes).sum::<u64>() + kept <= BYTES);
             for pool in (0..POOLS.len() as u32).map(PoolId) {
