@@ -3,11 +3,13 @@
 //!
 //! The server is s3s-fs, which keeps each bucket as a folder. It is made for tests: it syncs nothing to the disk.
 
+mod access;
+
 use std::{
     fs, io,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     thread::JoinHandle,
 };
 
@@ -25,6 +27,8 @@ use s3s::{
 use s3s_fs::FileSystem;
 use tokio::{net::TcpListener, runtime, sync::oneshot};
 use uuid::Uuid;
+
+use self::access::Access;
 
 /// A key that clients sign their requests with.
 #[derive(Clone, PartialEq, Eq)]
@@ -48,6 +52,7 @@ pub struct Server {
     folder: PathBuf,
     credentials: Credentials,
     received: Arc<Mutex<Vec<Received>>>,
+    access: Access,
     running: Option<Running>,
 }
 
@@ -79,8 +84,8 @@ impl Server {
     }
 
     pub fn start_on(address: SocketAddr, folder: &Path, credentials: Credentials) -> io::Result<Self> {
-        let mut server =
-            Self { address, folder: folder.to_owned(), credentials, received: Arc::default(), running: None };
+        let (received, access) = (Arc::default(), Access::default());
+        let mut server = Self { address, folder: folder.to_owned(), credentials, received, access, running: None };
         server.resume()?;
         Ok(server)
     }
@@ -109,6 +114,11 @@ impl Server {
         self.received.lock().expect("no thread panics while it holds the list").clone()
     }
 
+    /// From now on, replaces objects that exist even if a request says to create them, as some servers do.
+    pub fn ignore_conditions(&self) {
+        self.access.ignores_conditions.store(true, Ordering::Relaxed);
+    }
+
     /// Closes all connections and the port. Does nothing if the server is stopped.
     pub fn stop(&mut self) {
         let Some(Running { stop, thread }) = self.running.take() else { return };
@@ -122,7 +132,7 @@ impl Server {
         let listener = std::net::TcpListener::bind(self.address)?;
         listener.set_nonblocking(true)?;
         self.address = listener.local_addr()?;
-        let service = service(&self.folder, &self.credentials)?;
+        let service = service(&self.folder, &self.credentials, self.access.clone())?;
         let received = Arc::clone(&self.received);
         let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
@@ -147,11 +157,12 @@ impl Drop for Server {
     }
 }
 
-fn service(folder: &Path, credentials: &Credentials) -> io::Result<S3Service> {
+fn service(folder: &Path, credentials: &Credentials, access: Access) -> io::Result<S3Service> {
     let files = FileSystem::new(folder).map_err(|error| io::Error::other(format!("{error:?}")))?;
     let mut builder = S3ServiceBuilder::new(files);
     let Credentials { access_key_id, secret_access_key } = credentials.clone();
     builder.set_auth(SimpleAuth::from_single(access_key_id, secret_access_key));
+    builder.set_access(access);
     Ok(builder.build())
 }
 
