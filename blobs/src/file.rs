@@ -12,14 +12,12 @@ use rustix::fs::OFlags;
 
 use super::{
     bytes::BlobBytes,
-    source::{BlobSource, pieces},
+    source::{BlobSource, PIECE_BYTES, each_piece, pieces},
     step::Progress,
 };
 
 /// A partial file: readers ignore it.
 pub(super) const PART_PREFIX: &str = ".part-";
-/// Size of the pieces in which a file is copied: small enough that a piece is still in the processor's cache when it is hashed.
-pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// The result of checking a blob.
 #[derive(Debug, PartialEq, Eq)]
@@ -136,13 +134,10 @@ pub(super) fn is_whole(file: &File, length: u64, digest: BlobDigest, progress: &
 
 pub(super) fn digest_of(source: &mut impl BlobSource, progress: &Progress) -> io::Result<BlobDigest> {
     let mut hasher = BlobHasher::new();
-    let mut own = vec![0; PIECE_BYTES];
-    for range in pieces(source.length(), PIECE_BYTES) {
-        let piece = &mut own[..(range.end - range.start) as usize];
-        source.read_at(piece, range.start)?;
+    each_piece(source, |piece| {
         hasher.update(piece);
-        progress.moved(piece.len())?;
-    }
+        progress.moved(piece.len())
+    })?;
     Ok(hasher.finish())
 }
 

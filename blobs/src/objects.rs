@@ -23,18 +23,21 @@ use std::{
 use futures::TryStreamExt as _;
 use gpufleet_schema::{BlobDigest, MessageId};
 use object_store::{
-    Attribute, Attributes, Error, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutPayload,
-    memory::InMemory, path::Path,
+    Attribute, Attributes, Error, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions,
+    PutPayload, Result as StoreResult, memory::InMemory, path::Path,
 };
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{OnceCell, Semaphore},
+    time::timeout,
+};
 
 use self::{
-    problem::{Problem, io_error},
+    problem::{Problem, io_error, is_unsupported},
     renewal::Renewer,
 };
 use super::{
     entry::{BlobEntry, Pruned},
-    file::{Found, digest_of},
+    file::Found,
     location::Bucket,
     source::BlobSource,
     step::{self, Kind, STALL, Steps, Stopped},
@@ -42,6 +45,8 @@ use super::{
 
 /// Size of one part of a blob. S3 accepts parts from 5 MiB on.
 const PART_BYTES: usize = 8 << 20;
+/// Maximum size of a blob that is sent in one request.
+const AT_ONCE_BYTES_MAX: u64 = PART_BYTES as u64;
 /// Number of parts of one blob that move at once: enough for the latency of a distant server.
 const PARTS_AT_ONCE: usize = 4;
 /// Number of parts of all blobs that are in memory at once, which takes at most 128 MiB.
@@ -50,8 +55,8 @@ const PARTS_IN_MEMORY: usize = 16;
 const MARK: &str = "gpufleet-digest";
 /// The content of objects that matter by their age alone.
 const PROBE: &[u8] = b"gpufleet";
-/// Number of attempts to store a blob that a pruner keeps removing.
-const STORE_TRIES: u32 = 5;
+/// The name of the object with that content. It stays, because a worker needs no right to delete objects.
+const PROBE_NAME: &str = ".probe";
 
 #[derive(Debug, Clone)]
 pub(super) struct Objects {
@@ -61,6 +66,8 @@ pub(super) struct Objects {
     prefix: Arc<str>,
     pub(super) steps: Steps,
     parts: Arc<Semaphore>,
+    /// See [`Objects::refuses_to_replace`].
+    refuses_to_replace: Arc<OnceCell<bool>>,
 }
 
 /// An object under a blob's key.
@@ -85,7 +92,8 @@ impl Objects {
 
     fn new(store: Arc<dyn ObjectStore>, renewer: Option<Arc<Renewer>>, prefix: &str) -> Self {
         let prefix = if prefix.is_empty() { Arc::default() } else { format!("{prefix}/").into() };
-        Self { store, renewer, prefix, steps: Steps::new(), parts: Arc::new(Semaphore::new(PARTS_IN_MEMORY)) }
+        let parts = Arc::new(Semaphore::new(PARTS_IN_MEMORY));
+        Self { store, renewer, prefix, steps: Steps::new(), parts, refuses_to_replace: Arc::default() }
     }
 
     /// Checks that the bucket exists and answers. Answers about objects don't distinguish a missing bucket from a missing object.
@@ -105,8 +113,10 @@ impl Objects {
         let kind = Kind::Upload { bytes: source.length() };
         self.steps
             .spawn(kind, async move |progress| {
-                let digest = step::blocking(|| digest_of(&mut source, &progress))?;
-                objects.store(digest, &mut source, &progress).await?;
+                let digest = match source.length() {
+                    0..=AT_ONCE_BYTES_MAX => objects.store_at_once(&mut source, &progress).await?,
+                    _ => objects.store_in_parts(&mut source, &progress).await?,
+                };
                 Ok((digest, source))
             })
             .await
@@ -167,36 +177,6 @@ impl Objects {
             .await
     }
 
-    /// Stores a blob, or gives an existing one a new age. An object of another length or without our mark is replaced.
-    async fn store(
-        &self,
-        digest: BlobDigest,
-        source: &mut impl BlobSource,
-        progress: &Arc<step::Progress>,
-    ) -> io::Result<()> {
-        for _ in 0..STORE_TRIES {
-            let standing = self.head(digest).await?;
-            let is_whole = standing.is_some_and(|standing| standing.is_marked && standing.bytes == source.length());
-            // A small blob is sent again, which costs no more than the copy.
-            let is_renewed = is_whole && source.length() > PART_BYTES as u64 && self.renew(digest).await;
-            if !is_renewed {
-                self.upload(digest, source, progress).await?;
-            }
-            // Only an object that was there before can be in the hands of a pruner.
-            if standing.is_none() || self.outlives_pruning(digest, progress).await? {
-                return Ok(());
-            }
-        }
-        Err(io::Error::other("other processes remove the blob each time"))
-    }
-
-    async fn renew(&self, digest: BlobDigest) -> bool {
-        match &self.renewer {
-            Some(renewer) => renewer.copy_onto_itself(&self.key(digest), digest).await,
-            None => false,
-        }
-    }
-
     async fn head(&self, digest: BlobDigest) -> io::Result<Option<Standing>> {
         let options = GetOptions { head: true, ..GetOptions::default() };
         match self.store.get_opts(&self.key(digest), options).await {
@@ -227,10 +207,35 @@ impl Objects {
         }
     }
 
-    /// Returns the present time of the server, by which objects age. The clock of this machine may differ. The probe object stays, because
-    /// a worker needs no right to delete objects.
+    /// Creates an object; false if there is one already.
+    async fn create(&self, path: &Path, content: PutPayload, attributes: Attributes) -> StoreResult<bool> {
+        let options = PutOptions { mode: PutMode::Create, attributes, ..PutOptions::default() };
+        match self.store.put_opts(path, content, options).await {
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
+            created => created.map(|_| true),
+        }
+    }
+
+    /// Whether the server refuses to create an object that exists. Some servers replace it instead, so this tries it once per process.
+    async fn refuses_to_replace(&self) -> io::Result<bool> {
+        let tried = self.refuses_to_replace.get_or_try_init(async || {
+            // The first attempt may create the probe object, and the second finds it.
+            for _ in 0..2 {
+                match self.create(&self.path(PROBE_NAME), PutPayload::from_static(PROBE), Attributes::new()).await {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(true),
+                    Err(error) if is_unsupported(&error) => return Ok(false),
+                    Err(error) => return Err(io_error(&error)),
+                }
+            }
+            Ok(false)
+        });
+        tried.await.copied()
+    }
+
+    /// Returns the present time of the server, by which objects age. The clock of this machine may differ.
     async fn now(&self) -> io::Result<SystemTime> {
-        let probe = self.path(".probe");
+        let probe = self.path(PROBE_NAME);
         in_time(async { self.store.put(&probe, PutPayload::from_static(PROBE)).await }).await?;
         // Another process may have written it since, which makes it newer.
         let found = in_time(async { self.store.head(&probe).await }).await?;

@@ -2,6 +2,8 @@
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt as _};
 
+use bytes::Bytes;
+
 use super::step::Progress;
 
 /// Bytes of a known length. A store reads them in order, and large ones more than once: to name them, and to store them.
@@ -11,9 +13,9 @@ pub trait BlobSource: Send + 'static {
     /// Copies the bytes at `offset`. The caller may be in a runtime, but this may block.
     fn read_at(&mut self, into: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Whether the bytes can change between two reads.
-    fn may_change(&self) -> bool {
-        true
+    /// The bytes, if they are in memory of this process and never change. A store then needs no copy of them.
+    fn owned(&self) -> Option<&Bytes> {
+        None
     }
 
     /// Whether the bytes are far away, so that a store should read them only once if it can.
@@ -25,15 +27,22 @@ pub trait BlobSource: Send + 'static {
 /// A small blob is read once, into memory of this process. So it is hashed once, because there it can't change.
 pub(super) const READ_ONCE_BYTES_MAX: u64 = 4 << 20;
 
+/// The size of the pieces in which bytes are read and hashed: so small that the processor's cache keeps one.
+pub(super) const PIECE_BYTES: usize = 256 << 10;
+
 /// Bytes in memory of this process alone, which do not change.
-pub(super) struct Owned(pub(super) Vec<u8>);
+pub(super) struct Owned(pub(super) Bytes);
 
 impl Owned {
+    /// Reads a small source into memory, unless it is there.
     pub(super) fn read(source: &mut impl BlobSource, progress: &Progress) -> io::Result<Self> {
+        if let Some(bytes) = source.owned() {
+            return Ok(Self(bytes.clone()));
+        }
         let mut bytes = vec![0; usize::try_from(source.length()).map_err(io::Error::other)?];
         source.read_at(&mut bytes, 0)?;
         progress.moved(bytes.len())?;
-        Ok(Self(bytes))
+        Ok(Self(bytes.into()))
     }
 }
 
@@ -46,8 +55,8 @@ impl BlobSource for Owned {
         copy(&self.0, into, offset)
     }
 
-    fn may_change(&self) -> bool {
-        false
+    fn owned(&self) -> Option<&Bytes> {
+        Some(&self.0)
     }
 }
 
@@ -85,6 +94,23 @@ fn copy(from: &[u8], into: &mut [u8], offset: u64) -> io::Result<()> {
     let start = usize::try_from(offset).map_err(io::Error::other)?;
     let bytes = from.get(start..start + into.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
     into.copy_from_slice(bytes);
+    Ok(())
+}
+
+/// Passes on the bytes of a source in pieces. Those that it does not own are copied, so that they can't change meanwhile.
+pub(super) fn each_piece(
+    source: &mut impl BlobSource,
+    mut work: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    if let Some(bytes) = source.owned() {
+        return bytes.chunks(PIECE_BYTES).try_for_each(work);
+    }
+    let mut own = vec![0; PIECE_BYTES];
+    for range in pieces(source.length(), PIECE_BYTES) {
+        let piece = &mut own[..(range.end - range.start) as usize];
+        source.read_at(piece, range.start)?;
+        work(piece)?;
+    }
     Ok(())
 }
 

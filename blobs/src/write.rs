@@ -17,9 +17,9 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use tempfile::NamedTempFile;
 
 use super::{
-    file::{PIECE_BYTES, is_whole, open, path},
+    file::{is_whole, open, path},
     part,
-    source::{BlobSource, pieces},
+    source::{BlobSource, each_piece},
     step::Progress,
 };
 
@@ -127,7 +127,7 @@ fn still_has_its_name(file: &File, folder: &Path, digest: BlobDigest) -> io::Res
 /// Hashes what it writes if the bytes may be in memory shared with an untrusted process. Otherwise a wrong blob could replace a correct
 /// one.
 fn write_anew(folder: &Path, digest: BlobDigest, bytes: &mut impl BlobSource, progress: &Progress) -> io::Result<()> {
-    let mut hasher = bytes.may_change().then(|| digest.hasher());
+    let mut hasher = bytes.owned().is_none().then(|| digest.hasher());
     let part = write_part(folder, bytes, hasher.as_mut(), progress)?;
     if hasher.is_some_and(|hasher| hasher.finish() != digest) {
         return Err(io::Error::other(CHANGED));
@@ -135,7 +135,7 @@ fn write_anew(folder: &Path, digest: BlobDigest, bytes: &mut impl BlobSource, pr
     part::publish(part, &path(folder, digest))
 }
 
-/// A complete and synced file. Each piece is written and hashed from one copy, so that the hash is that of what was written.
+/// A complete and synced file. Each piece is written and hashed from the same memory, so that the hash is that of what was written.
 fn write_part(
     folder: &Path,
     bytes: &mut impl BlobSource,
@@ -144,21 +144,21 @@ fn write_part(
 ) -> io::Result<NamedTempFile> {
     let part = part::create(folder)?;
     let mut file = part.as_file();
-    let mut own = vec![0; PIECE_BYTES];
-    for range in pieces(bytes.length(), PIECE_BYTES) {
-        let piece = &mut own[..(range.end - range.start) as usize];
-        bytes.read_at(piece, range.start)?;
+    let mut written = 0;
+    each_piece(bytes, |piece| {
         if let Some(hasher) = &mut hasher {
             hasher.update(piece);
         }
         file.write_all(piece)?;
         progress.moved(piece.len())?;
-        if range.end.is_multiple_of(SYNC_BYTES) {
+        written += piece.len() as u64;
+        if written.is_multiple_of(SYNC_BYTES) {
             file.sync_data()?;
             // Reports progress, because the sync may have taken long.
             progress.moved(1)?;
         }
-    }
+        Ok(())
+    })?;
     file.sync_all()?;
     Ok(part)
 }

@@ -103,6 +103,12 @@ impl<'a> Answer<'a> {
     }
 }
 
+/// Whether the server, or the client's configuration, does not support conditional writes.
+pub(super) fn is_unsupported(error: &Error) -> bool {
+    matches!(error, Error::NotImplemented { .. })
+        || Answer::of(&error.to_string()).is_some_and(|answer| answer.status == 501)
+}
+
 fn http_error(error: &Error) -> Option<&HttpError> {
     let mut cause = error.source();
     while let Some(error) = cause {

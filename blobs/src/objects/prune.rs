@@ -23,10 +23,13 @@ use std::{
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gpufleet_schema::BlobDigest;
-use object_store::{Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, path::Path};
+use object_store::{Attributes, Error, ObjectStore as _, ObjectStoreExt as _, PutPayload, path::Path};
 use tokio::time::{Instant, sleep};
 
-use super::{Objects, PROBE, in_time, problem::io_error};
+use super::{
+    Objects, PROBE, in_time,
+    problem::{io_error, is_unsupported},
+};
 use crate::{BlobEntry, Pruned, step::Progress};
 
 const ANNOUNCEMENT: &str = ".pruning";
@@ -132,15 +135,12 @@ impl Objects {
     async fn announce(&self, progress: &Arc<Progress>) -> io::Result<()> {
         loop {
             self.pruning_ended(progress).await?;
-            let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            let (path, content) = (self.announcement(), PutPayload::from_static(PROBE));
             let created = async {
-                match self.store.put_opts(&self.announcement(), PutPayload::from_static(PROBE), create).await {
-                    Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
+                match self.create(&path, content.clone(), Attributes::new()).await {
                     // A server without conditions: two pruners at once may then see each other's announcement.
-                    Err(Error::NotImplemented { .. }) => {
-                        self.store.put(&self.announcement(), PutPayload::from_static(PROBE)).await.map(|_| true)
-                    }
-                    created => created.map(|_| true),
+                    Err(error) if is_unsupported(&error) => self.store.put(&path, content).await.map(|_| true),
+                    created => created,
                 }
             };
             if in_time(created).await? {

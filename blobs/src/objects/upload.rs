@@ -1,10 +1,12 @@
-//! Writes blobs: small ones in one request, larger ones in parts, several at a time.
+//! Stores blobs: small ones in one request, larger ones in parts, several at a time.
 //!
-//! Each part is copied once and hashed from that copy if the bytes may be in memory shared with an untrusted process. The upload is
-//! completed only if the hash of all parts is the digest; otherwise a wrong blob could replace a correct one.
+//! S3 needs the name of a blob first and can't rename, so a blob is hashed before it is sent. A small one is read into memory once, where
+//! it can't change. The parts of a larger one are hashed again as they are sent, unless this process owns its bytes. The upload is
+//! completed only if that gives the same digest; otherwise a wrong blob could replace a correct one.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, ops::Range, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use gpufleet_schema::{BlobDigest, BlobHasher};
 use object_store::{
     MultipartUpload, ObjectStore as _, PutMultipartOptions, PutOptions, PutPayload, Result as StoreResult,
@@ -13,11 +15,14 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{Objects, PART_BYTES, PARTS_AT_ONCE, marked, problem::io_error};
 use crate::{
-    source::{BlobSource, pieces},
+    file::digest_of,
+    source::{BlobSource, Owned, pieces},
     step::{self, Progress, blocking},
     write::CHANGED,
 };
 
+/// Number of attempts to store a blob that a pruner keeps removing.
+const STORE_TRIES: u32 = 5;
 /// Time limit for aborting an upload on the server. A lifecycle rule removes parts that the server still has.
 const ABORT_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -25,38 +30,80 @@ const ABORT_DEADLINE: Duration = Duration::from_secs(30);
 struct Unfinished(Option<Box<dyn MultipartUpload>>);
 
 impl Objects {
-    pub(super) async fn upload(
+    /// Stores a small blob: a new one in one request. An existing one is sent again, which repairs it and renews its age.
+    pub(super) async fn store_at_once(
+        &self,
+        source: &mut impl BlobSource,
+        progress: &Arc<Progress>,
+    ) -> io::Result<BlobDigest> {
+        let _room = self.parts.acquire().await.expect("the semaphore is never closed");
+        let (digest, bytes) = blocking(|| {
+            let mut owned = Owned::read(source, progress)?;
+            Ok::<_, io::Error>((digest_of(&mut owned, progress)?, owned.0))
+        })?;
+        if self.refuses_to_replace().await? && self.is_created(digest, &bytes).await? {
+            return Ok(digest);
+        }
+        for _ in 0..STORE_TRIES {
+            let options = PutOptions { attributes: marked(digest), ..PutOptions::default() };
+            let sent = self.store.put_opts(&self.key(digest), bytes.clone().into(), options).await;
+            sent.map_err(|error| io_error(&error))?;
+            if self.outlives_pruning(digest, progress).await? {
+                return Ok(digest);
+            }
+        }
+        Err(removed_each_time())
+    }
+
+    /// Stores a blob in parts. An existing one is not sent again if the server can renew its age, unless it has another length or lacks our
+    /// mark.
+    pub(super) async fn store_in_parts(
+        &self,
+        source: &mut impl BlobSource,
+        progress: &Arc<Progress>,
+    ) -> io::Result<BlobDigest> {
+        let digest = blocking(|| digest_of(source, progress))?;
+        for _ in 0..STORE_TRIES {
+            let standing = self.head(digest).await?;
+            let is_whole = standing.is_some_and(|standing| standing.is_marked && standing.bytes == source.length());
+            if !(is_whole && self.renew(digest).await) {
+                self.upload(digest, source, progress).await?;
+            }
+            // Only an object that was there before can be in the hands of a pruner.
+            if standing.is_none() || self.outlives_pruning(digest, progress).await? {
+                return Ok(digest);
+            }
+        }
+        Err(removed_each_time())
+    }
+
+    /// Creates a blob; false if it exists, or if the server did not say. It may close the connection before it has read a blob that it
+    /// refuses.
+    async fn is_created(&self, digest: BlobDigest, bytes: &Bytes) -> io::Result<bool> {
+        match self.create(&self.key(digest), bytes.clone().into(), marked(digest)).await.map_err(|e| io_error(&e)) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(false),
+            created => created,
+        }
+    }
+
+    async fn renew(&self, digest: BlobDigest) -> bool {
+        match &self.renewer {
+            Some(renewer) => renewer.copy_onto_itself(&self.key(digest), digest).await,
+            None => false,
+        }
+    }
+
+    async fn upload(
         &self,
         digest: BlobDigest,
         source: &mut impl BlobSource,
         progress: &Arc<Progress>,
     ) -> io::Result<()> {
-        if source.length() <= PART_BYTES as u64 {
-            return self.upload_at_once(digest, source, progress).await;
-        }
         let options = PutMultipartOptions { attributes: marked(digest), ..PutMultipartOptions::default() };
         let begun = self.store.put_multipart_opts(&self.key(digest), options).await;
         let mut upload = Unfinished(Some(begun.map_err(|error| io_error(&error))?));
         self.upload_parts(&mut upload, digest, source, progress).await?;
         upload.complete().await.map_err(|error| io_error(&error))
-    }
-
-    async fn upload_at_once(
-        &self,
-        digest: BlobDigest,
-        source: &mut impl BlobSource,
-        progress: &Progress,
-    ) -> io::Result<()> {
-        let _room = self.parts.acquire().await.expect("the semaphore is never closed");
-        let mut hasher = digest.hasher();
-        let bytes = blocking(|| part_of(source, 0..source.length(), &mut hasher))?;
-        if source.may_change() && hasher.finish() != digest {
-            return Err(io::Error::other(CHANGED));
-        }
-        progress.moved(bytes.len())?;
-        let options = PutOptions { attributes: marked(digest), ..PutOptions::default() };
-        let sent = self.store.put_opts(&self.key(digest), PutPayload::from(bytes), options).await;
-        sent.map(drop).map_err(|error| io_error(&error))
     }
 
     async fn upload_parts(
@@ -86,20 +133,26 @@ impl Objects {
         while !sending.is_empty() {
             sent(&mut sending, progress).await?;
         }
-        if source.may_change() && hasher.finish() != digest {
+        if source.owned().is_none() && hasher.finish() != digest {
             return Err(io::Error::other(CHANGED));
         }
         Ok(())
     }
 }
 
-fn part_of(source: &mut impl BlobSource, range: std::ops::Range<u64>, hasher: &mut BlobHasher) -> io::Result<Vec<u8>> {
+fn removed_each_time() -> io::Error {
+    io::Error::other("other processes remove the blob each time")
+}
+
+/// A part to send. One that the process does not own is copied, and hashed from the copy.
+fn part_of(source: &mut impl BlobSource, range: Range<u64>, hasher: &mut BlobHasher) -> io::Result<Bytes> {
+    if let Some(bytes) = source.owned() {
+        return Ok(bytes.slice(range.start as usize..range.end as usize));
+    }
     let mut part = vec![0; (range.end - range.start) as usize];
     source.read_at(&mut part, range.start)?;
-    if source.may_change() {
-        hasher.update(&part);
-    }
-    Ok(part)
+    hasher.update(&part);
+    Ok(part.into())
 }
 
 /// Waits for the next part that was sent.
@@ -110,7 +163,7 @@ async fn sent(sending: &mut JoinSet<StoreResult<usize>>, progress: &Progress) ->
 }
 
 impl Unfinished {
-    fn part(&mut self, bytes: Vec<u8>) -> object_store::UploadPart {
+    fn part(&mut self, bytes: Bytes) -> object_store::UploadPart {
         self.0.as_mut().expect("only completing takes the upload").put_part(PutPayload::from(bytes))
     }
 

@@ -178,6 +178,43 @@ async fn a_large_blob_that_exists_is_renewed_without_being_sent_again() {
     assert_eq!(server.received().iter().filter(|request| request.target.contains("uploads")).count(), 1);
 }
 
+/// The requests of an operation, without their targets.
+async fn requests<T>(server: &Server, operation: impl Future<Output = Result<T, BlobError>>) -> (T, Vec<String>) {
+    let before = server.received().len();
+    let done = operation.await.unwrap();
+    (done, server.received().split_off(before).into_iter().map(|request| request.method.to_string()).collect())
+}
+
+#[tokio::test]
+async fn a_blob_of_one_part_is_created_and_read_in_one_request_each() {
+    let stage = Stage::s3().await;
+    let server = stage.server.as_ref().unwrap();
+    // The first blob of a process tries out what the server does with conditions.
+    stage.store.put(array(10)).await.unwrap();
+    for bytes in [1, 1 << 20, 8 << 20] {
+        let (digest, sent) = requests(server, stage.store.put(array(bytes))).await;
+        assert_eq!(sent, ["PUT"]);
+        let (read, sent) = requests(server, stage.store.view(digest, bytes as u64)).await;
+        assert!(read[..] == array(bytes)[..]);
+        assert_eq!(sent, ["GET"]);
+        let (_, sent) = requests(server, stage.store.read_to(digest, bytes as u64, Vec::new())).await;
+        assert_eq!(sent, ["GET"]);
+    }
+    // One that exists is refused, sent, and looked for in case of a pruner.
+    let (_, sent) = requests(server, stage.store.put(array(1 << 20))).await;
+    assert_eq!(sent, ["PUT", "PUT", "HEAD", "HEAD"]);
+}
+
+#[tokio::test]
+async fn a_new_large_blob_is_sent_once_and_not_copied_by_the_server() {
+    let stage = Stage::s3().await;
+    let server = stage.server.as_ref().unwrap();
+    let (digest, sent) = requests(server, stage.store.put(array(LARGE))).await;
+    assert_eq!(sent, ["HEAD", "POST", "PUT", "PUT", "PUT", "POST"]);
+    let (_, sent) = requests(server, stage.store.read_to(digest, LARGE as u64, Vec::new())).await;
+    assert_eq!(sent, ["GET", "GET", "GET"]);
+}
+
 #[tokio::test]
 async fn a_failed_or_cancelled_upload_leaves_no_blob() {
     let scene = scene().await;
@@ -239,7 +276,7 @@ impl AsRef<[u8]> for Changing {
 async fn pruning_reads_the_age_again_before_it_deletes() {
     let stage = Stage::s3().await;
     let digest = stage.store.put(array(10)).await.unwrap();
-    assert_eq!(files(&stage), 1);
+    assert_eq!(files(&stage), 2, "the blob and the probe object");
     // A pruner that died in the middle of a batch.
     stage.make_old(digest, Duration::from_secs(2000));
     let announcement = stage.path(digest).with_file_name(".pruning");
@@ -255,23 +292,35 @@ async fn pruning_reads_the_age_again_before_it_deletes() {
 async fn a_writer_of_an_old_blob_waits_for_the_pruner_and_stores_it_again() {
     let stage = Stage::s3().await;
     for length in [10, LARGE] {
-        let digest = stage.store.put(array(length)).await.unwrap();
-        let announcement = stage.path(digest).with_file_name(".pruning");
-        std::fs::write(&announcement, b"").unwrap();
-        let server = stage.server.as_ref().unwrap();
-        let before = server.received().len();
-        let pruner = async {
-            // The writer has given the blob its new age and waits.
-            while !server.received()[before..].iter().any(|request| request.target.ends_with(".pruning")) {
-                tokio::task::yield_now().await;
-            }
-            std::fs::remove_file(stage.path(digest)).unwrap();
-            std::fs::remove_file(&announcement).unwrap();
-        };
-        let (put, ()) = tokio::join!(stage.store.put(array(length)), pruner);
-        put.unwrap();
-        stage.store.check(digest, length as u64).await.unwrap();
+        stored_again_after_pruning(&stage, length).await;
     }
+}
+
+#[tokio::test]
+async fn a_writer_waits_for_the_pruner_even_if_the_server_ignores_conditions() {
+    let stage = Stage::s3().await;
+    stage.server.as_ref().unwrap().ignore_conditions();
+    stored_again_after_pruning(&stage, 10).await;
+}
+
+/// Stores a blob that a pruner removes meanwhile.
+async fn stored_again_after_pruning(stage: &Stage, length: usize) {
+    let digest = stage.store.put(array(length)).await.unwrap();
+    let announcement = stage.path(digest).with_file_name(".pruning");
+    std::fs::write(&announcement, b"").unwrap();
+    let server = stage.server.as_ref().unwrap();
+    let before = server.received().len();
+    let pruner = async {
+        // The writer has given the blob its new age and waits.
+        while !server.received()[before..].iter().any(|request| request.target.ends_with(".pruning")) {
+            tokio::task::yield_now().await;
+        }
+        std::fs::remove_file(stage.path(digest)).unwrap();
+        std::fs::remove_file(&announcement).unwrap();
+    };
+    let (put, ()) = tokio::join!(stage.store.put(array(length)), pruner);
+    put.unwrap();
+    stage.store.check(digest, length as u64).await.unwrap();
 }
 
 #[tokio::test]
