@@ -23,6 +23,8 @@ use crate::{
 
 /// Number of attempts to store a blob that a pruner keeps removing.
 const STORE_TRIES: u32 = 5;
+/// The largest number of parts of an upload that S3 accepts.
+const PARTS_MAX: u64 = 10_000;
 /// Time limit for aborting an upload on the server. A lifecycle rule removes parts that the server still has.
 const ABORT_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -116,11 +118,12 @@ impl Objects {
         let mut hasher = digest.hasher();
         // Dropped, it ends the requests.
         let mut sending = JoinSet::new();
-        for range in pieces(source.length(), PART_BYTES) {
+        let units = units_of_part(source.length());
+        for range in pieces(source.length(), units as usize * PART_BYTES) {
             if sending.len() == PARTS_AT_ONCE {
                 sent(&mut sending, progress).await?;
             }
-            let room = Arc::clone(&self.parts).acquire_owned().await.expect("the semaphore is never closed");
+            let room = Arc::clone(&self.parts).acquire_many_owned(units).await.expect("the semaphore is never closed");
             let part = blocking(|| part_of(source, range, &mut hasher))?;
             let length = part.len();
             let request = upload.part(part);
@@ -142,6 +145,11 @@ impl Objects {
 
 fn removed_each_time() -> io::Error {
     io::Error::other("other processes remove the blob each time")
+}
+
+/// The size of a part, in units of [`PART_BYTES`]: several only if S3 would not accept as many parts.
+fn units_of_part(length: u64) -> u32 {
+    length.div_ceil(PARTS_MAX * PART_BYTES as u64) as u32
 }
 
 /// A part to send. One that the process does not own is copied, and hashed from the copy.
@@ -181,5 +189,23 @@ impl Drop for Unfinished {
         let abort = async move { timeout(ABORT_DEADLINE, upload.abort()).await };
         // The step may be cancelled, and what it drops can't wait.
         step::spawn_detached(abort);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::bounds::BUFFER_BYTES_MAX;
+
+    use super::*;
+    use crate::objects::PARTS_IN_MEMORY;
+
+    #[test]
+    fn the_parts_of_the_largest_blob_are_few_enough_for_s3_and_small_enough_for_memory() {
+        assert_eq!(units_of_part(9 << 20), 1);
+        for length in [80_000 << 20, (80_000 << 20) + 1, BUFFER_BYTES_MAX] {
+            let units = units_of_part(length);
+            assert!(length.div_ceil(u64::from(units) * PART_BYTES as u64) <= PARTS_MAX, "{length}");
+            assert!(units as usize <= PARTS_IN_MEMORY, "{length}");
+        }
     }
 }
