@@ -3,8 +3,8 @@
 //! A blob is the object `<prefix>/blake3-<digits>`. S3 shows an object only when it is complete, so readers never see a part of one. Large
 //! blobs move in parts, several at a time. A reader hashes what it reads, because the checksums of S3 are those of the parts.
 //!
-//! An object's age starts when it was last written, by the clock of the server. An existing blob therefore gets a new age by being copied
-//! onto itself. How that works beside a pruner is described in [`prune`].
+//! An object's age starts when it was last written, by the clock of the server. An existing blob therefore gets a new age by being sent
+//! again or, if it is large, by being copied onto itself. How that works beside a pruner is described in [`prune`].
 
 mod connect;
 mod download;
