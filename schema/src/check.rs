@@ -3,7 +3,10 @@
 //! These checks need no device and no catalog: products do not overflow, names resolve, bounds hold. The worker checks
 //! the limits of a device (memory, shared memory, compute capability).
 
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    fmt,
+};
 
 use crate::{
     BlobDigest, Buffer, Data, Dtype, Output, OutputData, OutputOf, Program, Task,
@@ -25,8 +28,11 @@ pub struct Invalid {
     pub problem: String,
 }
 
-fn invalid<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T, Invalid> {
-    Err(Invalid { field: field.into(), problem: problem.into() })
+/// The name of a field, which is formatted only if the field is invalid.
+type Field<'a> = fmt::Arguments<'a>;
+
+fn invalid<T>(field: impl fmt::Display, problem: impl Into<String>) -> Result<T, Invalid> {
+    Err(Invalid { field: field.to_string(), problem: problem.into() })
 }
 
 impl Task<'_> {
@@ -74,26 +80,26 @@ impl Task<'_> {
 
     fn check_texts(&self) -> Result<(), Invalid> {
         if let Some(name) = &self.name {
-            check_text("name", name)?;
+            check_text(format_args!("name"), name)?;
         }
         if self.labels.len() > LABELS_MAX {
             return invalid("labels", format!("too many labels; the maximum is {LABELS_MAX}"));
         }
         if let Some(device) = &self.requires.device {
-            check_text("requires.device", device)?;
+            check_text(format_args!("requires.device"), device)?;
         }
         if self.arguments.len() > ARGS_MAX {
             return invalid("arguments", format!("too many arguments; the maximum is {ARGS_MAX}"));
         }
         for name in self.arguments.keys() {
-            check_name("arguments", name)?;
+            check_name(format_args!("arguments"), name)?;
         }
         for (key, value) in &self.labels {
             if key.is_empty() {
                 return invalid("labels", "a label's key is empty");
             }
-            check_text("labels", key)?;
-            check_text(&format!("labels.{key}"), value)?;
+            check_text(format_args!("labels"), key)?;
+            check_text(format_args!("labels.{key}"), value)?;
         }
         Ok(())
     }
@@ -110,7 +116,7 @@ impl Task<'_> {
 
     fn check_program(&self) -> Result<(), Invalid> {
         let (field, bytes) = match &self.program {
-            Program::Catalog(name) => return check_name("program.catalog", name),
+            Program::Catalog(name) => return check_name(format_args!("program.catalog"), name),
             Program::Source { code, options } => {
                 if options.len() > COMPILE_OPTIONS_MAX {
                     return invalid(
@@ -119,7 +125,7 @@ impl Task<'_> {
                     );
                 }
                 for (index, option) in options.iter().enumerate() {
-                    check_text(&format!("program.source.options[{index}]"), option)?;
+                    check_text(format_args!("program.source.options[{index}]"), option)?;
                 }
                 if code.contains('\0') {
                     return invalid("program.source.code", "contains a NUL character");
@@ -156,7 +162,7 @@ impl Task<'_> {
         }
         let mut names = HashSet::new();
         for (index, buffer) in self.buffers.iter().enumerate() {
-            check_name(&format!("buffers[{index}].name"), &buffer.name)?;
+            check_name(format_args!("buffers[{index}].name"), &buffer.name)?;
             if !names.insert(buffer.name.as_str()) {
                 return invalid(format!("buffers[{index}].name"), format!("two buffers are named {:?}", buffer.name));
             }
@@ -200,9 +206,9 @@ impl Task<'_> {
             }
         }
         for (index, launch) in self.launches.iter().enumerate() {
-            let field = format!("launches[{index}]");
-            launch::check_entry(&format!("{field}.entry"), &launch.entry, &self.program)?;
-            launch.check(&field, |name| self.buffer(name).and_then(Buffer::elements))?;
+            launch::check_entry(format_args!("launches[{index}].entry"), &launch.entry, &self.program)?;
+            let buffer = |name: &str| self.buffer(name).and_then(Buffer::elements);
+            launch.check(format_args!("launches[{index}]"), buffer)?;
         }
         Ok(())
     }
@@ -213,14 +219,14 @@ impl Task<'_> {
         }
         let mut names = HashSet::new();
         for (index, name) in self.outputs.iter().enumerate() {
-            let field = format!("outputs[{index}]");
-            check_name(&field, name)?;
+            let field = || format!("outputs[{index}]");
+            check_name(format_args!("outputs[{index}]"), name)?;
             // The task need not list the output buffers of a catalog kernel.
             if self.buffer(name).is_none() && !matches!(self.program, Program::Catalog(_)) {
-                return invalid(field, format!("the task has no buffer named {name:?}"));
+                return invalid(field(), format!("the task has no buffer named {name:?}"));
             }
             if !names.insert(name) {
-                return invalid(field, format!("{name:?} is listed twice"));
+                return invalid(field(), format!("{name:?} is listed twice"));
             }
         }
         Ok(())
@@ -296,7 +302,7 @@ impl Output<'_> {
     }
 }
 
-fn check_text(field: &str, text: &str) -> Result<(), Invalid> {
+fn check_text(field: Field<'_>, text: &str) -> Result<(), Invalid> {
     if text.len() > TEXT_BYTES_MAX {
         return invalid(field, format!("longer than {TEXT_BYTES_MAX} bytes"));
     }
@@ -306,7 +312,7 @@ fn check_text(field: &str, text: &str) -> Result<(), Invalid> {
     }
 }
 
-fn check_name(field: &str, name: &str) -> Result<(), Invalid> {
+fn check_name(field: Field<'_>, name: &str) -> Result<(), Invalid> {
     if name.is_empty() {
         return invalid(field, "empty");
     }

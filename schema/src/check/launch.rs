@@ -1,6 +1,6 @@
 //! Checks a launch: its entry, its grid, blocks and clusters, and its arguments.
 
-use super::{Invalid, check_name, invalid};
+use super::{Field, Invalid, check_name, invalid};
 use crate::{
     Arg, Block, Grid, Launch, Program,
     bounds::{
@@ -12,10 +12,10 @@ use crate::{
 
 impl Launch {
     /// Checks the launch. `buffer` returns the number of elements of a buffer.
-    pub(super) fn check(&self, field: &str, buffer: impl Fn(&str) -> Option<u64>) -> Result<(), Invalid> {
-        self.grid.check(&format!("{field}.grid"))?;
-        self.check_cluster(&format!("{field}.grid.cluster"))?;
-        self.block.check(&format!("{field}.block"))?;
+    pub(super) fn check(&self, field: Field<'_>, buffer: impl Fn(&str) -> Option<u64>) -> Result<(), Invalid> {
+        self.grid.check(format_args!("{field}.grid"))?;
+        self.check_cluster(format_args!("{field}.grid.cluster"))?;
+        self.block.check(format_args!("{field}.block"))?;
         if self.shared_bytes > SHARED_BYTES_MAX {
             return invalid(
                 format!("{field}.shared_bytes"),
@@ -35,7 +35,7 @@ impl Launch {
             return invalid(format!("{field}.args"), format!("too many arguments; the maximum is {ARGS_MAX}"));
         }
         for (index, arg) in self.args.iter().enumerate() {
-            arg.check(&format!("{field}.args[{index}]"), &buffer)?;
+            arg.check(format_args!("{field}.args[{index}]"), &buffer)?;
         }
         match self.args.iter().map(Arg::size).sum::<u64>() {
             0..=ARGUMENT_BYTES_MAX => Ok(()),
@@ -48,7 +48,7 @@ impl Launch {
         }
     }
 
-    fn check_cluster(&self, field: &str) -> Result<(), Invalid> {
+    fn check_cluster(&self, field: Field<'_>) -> Result<(), Invalid> {
         if self.cluster.is_empty() {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl Arg {
         }
     }
 
-    fn check(&self, field: &str, buffer: impl Fn(&str) -> Option<u64>) -> Result<(), Invalid> {
+    fn check(&self, field: Field<'_>, buffer: impl Fn(&str) -> Option<u64>) -> Result<(), Invalid> {
         match self {
             Self::Buffer(name) | Self::BufferAt { name, .. } => {
                 check_name(field, name)?;
@@ -134,7 +134,7 @@ impl Arg {
 }
 
 impl Grid {
-    fn check(&self, field: &str) -> Result<(), Invalid> {
+    fn check(&self, field: Field<'_>) -> Result<(), Invalid> {
         let extents: Vec<u64> = match self {
             Self::Cover(extents) => extents.clone(),
             Self::Blocks(blocks) => blocks.iter().map(|extent| u64::from(*extent)).collect(),
@@ -146,7 +146,7 @@ impl Grid {
 }
 
 impl Block {
-    fn check(&self, field: &str) -> Result<(), Invalid> {
+    fn check(&self, field: Field<'_>) -> Result<(), Invalid> {
         let Self::Threads(threads) = self else { return Ok(()) };
         check_extents(field, &threads.iter().map(|extent| u64::from(*extent)).collect::<Vec<_>>())?;
         check_maxima(field, "threads", threads, BLOCK_MAX)?;
@@ -159,7 +159,7 @@ impl Block {
 
 /// Checks a symbol of the module, or in CUDA C++ a name expression. An expression selects from the code: without braces
 /// it adds no code of its own, which the program's signature would not cover.
-pub(super) fn check_entry(field: &str, entry: &str, program: &Program<'_>) -> Result<(), Invalid> {
+pub(super) fn check_entry(field: Field<'_>, entry: &str, program: &Program<'_>) -> Result<(), Invalid> {
     const PUNCTUATION: &str = "_$:<>,()[]*&+-~!.' ";
     match entry.len() {
         0 => return invalid(field, "empty"),
@@ -190,7 +190,7 @@ pub(super) fn check_entry(field: &str, entry: &str, program: &Program<'_>) -> Re
     }
 }
 
-fn check_extents(field: &str, extents: &[u64]) -> Result<(), Invalid> {
+fn check_extents(field: Field<'_>, extents: &[u64]) -> Result<(), Invalid> {
     if !(1..=3).contains(&extents.len()) {
         return invalid(field, format!("has {} dimensions; give 1 to 3", extents.len()));
     }
@@ -200,7 +200,7 @@ fn check_extents(field: &str, extents: &[u64]) -> Result<(), Invalid> {
     }
 }
 
-fn check_maxima(field: &str, what: &str, extents: &[u32], maxima: [u32; 3]) -> Result<(), Invalid> {
+fn check_maxima(field: Field<'_>, what: &str, extents: &[u32], maxima: [u32; 3]) -> Result<(), Invalid> {
     for ((extent, max), axis) in extents.iter().zip(maxima).zip(["x", "y", "z"]) {
         if *extent > max {
             return invalid(field, format!("{extent} {what} in {axis}; the CUDA maximum is {max}"));

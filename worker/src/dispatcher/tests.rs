@@ -284,7 +284,8 @@ fn a_job_that_comes_back_from_a_train_may_have_ended_in_the_meantime() {
         desk.end(first_of(FIRST), Ending::Succeeded, 4);
         assert_eq!(desk.started(), [0, 0, 0]);
         event(&mut desk, id);
-        (desk.answered(), desk.settled());
+        desk.answered();
+        desk.settled();
         desk.tell(Input::Returned { job: first_of(THIRD), held: () });
         format!("{:?}{:?}", desk.answered(), desk.settled())
     };

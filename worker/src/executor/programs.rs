@@ -1,5 +1,8 @@
 //! Tracks which programs an executor holds. Only the supervisor decides this, so both sides always agree.
 
+use std::{collections::HashMap, sync::LazyLock};
+
+use gpufleet_schema::Program;
 use lru::LruCache;
 
 use super::{cubin, ptx};
@@ -16,6 +19,19 @@ const PRINT_FUNCTION: &str = "vprintf";
 /// Identifies a program by a hash of its kind and code. The architecture is not part of it, because an executor has only one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProgramKey(blake3::Hash);
+
+/// The keys of the catalog's kernels, whose PTX never changes.
+static CATALOG_KEYS: LazyLock<HashMap<&str, ProgramKey>> = LazyLock::new(|| {
+    gpufleet_kernels::catalog().iter().map(|kernel| (kernel.name.as_str(), Code::Ptx(kernel.ptx()).key())).collect()
+});
+
+impl ProgramKey {
+    /// Returns the key of a program, given its code.
+    pub(crate) fn of(program: &Program<'_>, code: Code<'_>) -> Self {
+        let known = if let Program::Catalog(name) = program { CATALOG_KEYS.get(&**name).copied() } else { None };
+        known.unwrap_or_else(|| code.key())
+    }
+}
 
 /// The code of a program, sent if the executor does not have it yet.
 #[derive(Debug, Clone, Copy)]
@@ -222,6 +238,16 @@ mod tests {
         for kernel in gpufleet_kernels::catalog().iter() {
             assert!(!Code::Ptx(kernel.ptx()).prints(), "{}", kernel.name);
         }
+    }
+
+    #[test]
+    fn a_catalog_kernel_has_the_key_of_its_code() {
+        for kernel in gpufleet_kernels::catalog().iter() {
+            let code = Code::Ptx(kernel.ptx());
+            assert_eq!(ProgramKey::of(&Program::Catalog(kernel.name.as_str().into()), code), code.key());
+        }
+        let ptx = Code::Ptx("saxpy");
+        assert_eq!(ProgramKey::of(&Program::Ptx("saxpy".into()), ptx), ptx.key());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, thread};
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, future::BoxFuture};
 use tokio::{
     runtime::Handle,
     sync::{Notify, mpsc, oneshot},
@@ -89,11 +89,11 @@ impl DispatcherHandle {
         fallback: Input,
         work: impl Future<Output = Input> + Send + 'static,
     ) -> Option<Input> {
-        let mut work = AssertUnwindSafe(work).catch_unwind().boxed();
-        match (&mut work).now_or_never() {
-            Some(outcome) => Some(outcome.unwrap_or(fallback)),
-            None => {
-                tokio::spawn(Arc::clone(self).deliver(fallback, work));
+        match begun(fallback, work) {
+            Ok(input) => Some(input),
+            Err(rest) => {
+                let handle = Arc::clone(self);
+                tokio::spawn(async move { handle.tell(rest.await) });
                 None
             }
         }
@@ -164,6 +164,16 @@ impl DispatcherHandle {
         let asked = self.release_requests.lock();
         asked.iter().filter(|((of, _), _)| *of == device).for_each(|(_, asked)| asked.notify_one());
     }
+}
+
+/// Begins short work on the caller's thread. Returns its result, or the rest of the work if it has to wait. A panic gives `fallback`.
+pub(super) fn begun(
+    fallback: Input,
+    work: impl Future<Output = Input> + Send + 'static,
+) -> Result<Input, BoxFuture<'static, Input>> {
+    let work = AssertUnwindSafe(work).catch_unwind();
+    let mut work = async move { work.await.unwrap_or(fallback) }.boxed();
+    (&mut work).now_or_never().ok_or(work)
 }
 
 #[cfg(test)]

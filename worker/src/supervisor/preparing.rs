@@ -147,7 +147,7 @@ impl Supervisor {
 fn codes<'a>(program: &'a Program<'_>, programs: &'a CompiledPrograms) -> Result<Vec<(ProgramKey, Code<'a>)>, Ending> {
     let code = |compiled| {
         let code = executor::code(program, compiled).map_err(Ending::Failed)?;
-        Ok((code.key(), code))
+        Ok((ProgramKey::of(program, code), code))
     };
     match program {
         Program::Source { .. } => programs.compiled.iter().map(|(_, compiled)| code(Some(&**compiled))).collect(),

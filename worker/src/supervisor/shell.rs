@@ -7,9 +7,10 @@ use std::{
     mem,
     pin::{Pin, pin},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
+use futures::{FutureExt as _, future::BoxFuture};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Sleep, sleep_until},
@@ -23,7 +24,7 @@ use super::{
     attempt_result::AttemptResult,
     brief::BRIEF_BYTES,
     content::RawMessage,
-    handle::{DispatcherHandle, Input, Mail, Snapshot},
+    handle::{DispatcherHandle, Input, Mail, Snapshot, begun},
     held::{HeldJob, HeldMessage},
     prepared::Ready,
     running::Boarding,
@@ -39,6 +40,41 @@ use crate::{
 /// Maximum number of mails in one step, so that a flood of mail does not delay the first answers.
 const BATCH: usize = 256;
 
+/// Acknowledgements that the connection has not written yet. Nothing depends on the moment at which it has, so they wake nobody: the shell
+/// looks at them when it has something else to do, or after [`Self::LOOKED_AT_WITHIN`].
+#[derive(Default)]
+struct Settling {
+    writing: Vec<BoxFuture<'static, Input>>,
+    since: Option<Instant>,
+}
+
+impl Settling {
+    const LOOKED_AT_WITHIN: Duration = Duration::from_millis(10);
+
+    fn add(&mut self, writing: BoxFuture<'static, Input>) {
+        self.writing.push(writing);
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        Some(self.since? + Self::LOOKED_AT_WITHIN)
+    }
+
+    /// Returns the results of those that have ended.
+    fn ended(&mut self) -> Vec<Input> {
+        let mut ended = Vec::new();
+        self.writing.retain_mut(|writing| match writing.now_or_never() {
+            Some(input) => {
+                ended.push(input);
+                false
+            }
+            None => true,
+        });
+        self.since = (!self.writing.is_empty()).then(Instant::now);
+        ended
+    }
+}
+
 /// The dispatcher, and what its effects need.
 pub(super) struct Shell {
     supervisor: Arc<Supervisor>,
@@ -51,6 +87,8 @@ pub(super) struct Shell {
     acks: Vec<MessageNo>,
     /// The queues that the worker consumes, and the prefetch of each.
     queues: Vec<(String, watch::Sender<u16>)>,
+    /// The acknowledgements that are being written.
+    settling: Settling,
     /// The callers to notify when no message is left.
     awaiting_idle: Vec<oneshot::Sender<()>>,
 }
@@ -81,6 +119,7 @@ impl Shell {
             effects: Vec::new(),
             acks: Vec::new(),
             queues: queues.iter().map(TaskQueue::name).zip(senders).collect(),
+            settling: Settling::default(),
             awaiting_idle: Vec::new(),
         };
         (shell, prefetch)
@@ -99,13 +138,17 @@ impl Shell {
                 () = alarm.as_mut() => {}
             }
             batch.drain(..).for_each(|mail| self.open(mail));
+            for settled in self.settling.ended() {
+                self.put(settled);
+            }
             self.step();
             self.awaiting_idle_is_over();
         }
     }
 
     fn set(&self, alarm: Pin<&mut Sleep>) {
-        let wake = tokio::time::Instant::from_std(self.dispatcher.next_wake());
+        let wake = self.settling.next_look().into_iter().fold(self.dispatcher.next_wake(), Instant::min);
+        let wake = tokio::time::Instant::from_std(wake);
         if alarm.deadline() != wake {
             alarm.reset(wake);
         }
@@ -293,7 +336,10 @@ impl Shell {
         let fallback = Input::Settled(acks.iter().map(|message| (*message, None)).collect());
         let messages = acks.into_iter().map(|message| (message, self.raw(message))).collect();
         let supervisor = Arc::clone(&self.supervisor);
-        self.work(true, fallback, async move { supervisor.acknowledge(messages).await });
+        match begun(fallback, async move { supervisor.acknowledge(messages).await }) {
+            Ok(settled) => self.put(settled),
+            Err(rest) => self.settling.add(rest),
+        }
     }
 
     /// Runs work in a task; short work runs here as far as it needs no wait. `fallback` is the input in case of a panic.
