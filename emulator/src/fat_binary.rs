@@ -7,15 +7,10 @@
 mod entry;
 mod payload;
 
+use gpufleet_surface::image::{CONTAINER_MAGIC, HEADER_BYTES, container_bytes};
+
 use self::entry::Entry;
 use crate::module::ComputeCapability;
-
-/// Magic number at the start of a container.
-pub const MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
-/// Magic number of the wrapper that compilers put into programs; the wrapper contains the address of a container.
-pub const WRAPPER_MAGIC: [u8; 4] = 0x4662_43B1_u32.to_le_bytes();
-/// Bytes of a container's header: magic number, version, bytes of the header, and bytes of all entries together.
-pub const HEADER_BYTES: usize = 16;
 
 /// A parsed container.
 #[derive(Debug)]
@@ -45,7 +40,7 @@ pub enum FatBinaryError {
 impl<'a> FatBinary<'a> {
     /// Parses the headers of a container; more bytes may follow it.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FatBinaryError> {
-        if !bytes.starts_with(&MAGIC) {
+        if !bytes.starts_with(&CONTAINER_MAGIC) {
             return Err(FatBinaryError::Magic);
         }
         let header = bytes.first_chunk::<HEADER_BYTES>().ok_or(FatBinaryError::CutOff)?;
@@ -79,11 +74,4 @@ impl<'a> FatBinary<'a> {
         let names: Vec<_> = self.entries.iter().map(Entry::name).collect();
         if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
     }
-}
-
-/// Returns the size of the container with this header, in bytes.
-pub fn container_bytes(header: &[u8; HEADER_BYTES]) -> u64 {
-    let [.., a, b, c, d, e, f, g, h] = *header;
-    let start = u16::from_le_bytes([header[6], header[7]]);
-    u64::from_le_bytes([a, b, c, d, e, f, g, h]).saturating_add(start.into())
 }

@@ -2,13 +2,15 @@
 
 use std::{fs, path::Path, sync::Arc};
 
+use gpufleet_surface::image::{CONTAINER_MAGIC, WRAPPER_MAGIC};
+
 use super::{
     device::Device,
     link,
     status::{Answer, Status},
 };
 use crate::{
-    fat_binary::{self, FatBinary, FatBinaryError},
+    fat_binary::{FatBinary, FatBinaryError},
     module::{LoadError, LoadErrorKind, Module},
 };
 
@@ -32,13 +34,13 @@ pub struct Loaded {
 
 /// Reports whether the image starts like something other than PTX text.
 fn is_binary(image: &[u8]) -> bool {
-    [ELF, fat_binary::MAGIC, fat_binary::WRAPPER_MAGIC].iter().any(|magic| image.starts_with(magic))
+    [ELF, CONTAINER_MAGIC, WRAPPER_MAGIC].iter().any(|magic| image.starts_with(magic))
 }
 
 /// Loads a program from PTX text, without the NUL at its end, or from a fat binary.
 pub fn load(device: &Device, image: &[u8]) -> Result<Loaded, JitError> {
     let (memory, capability) = (&Arc::clone(&device.memory), device.capability);
-    if image.starts_with(&fat_binary::MAGIC) {
+    if image.starts_with(&CONTAINER_MAGIC) {
         let module = newest(device, image, |text| Module::load(text, memory, capability))?;
         return Ok(Loaded::from_module(module, device));
     }

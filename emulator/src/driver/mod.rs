@@ -21,7 +21,6 @@ pub mod faults;
 pub mod fill;
 pub mod function;
 pub mod graph;
-pub mod handle;
 pub mod host;
 pub mod host_call;
 pub mod image_limits;
@@ -46,7 +45,6 @@ pub mod refusal;
 pub mod settings;
 pub mod staged_launch;
 pub mod started;
-pub mod status;
 pub mod stream;
 pub mod submission;
 pub mod teardown;
@@ -59,6 +57,8 @@ use std::{
     ffi::{CStr, CString},
     sync::{Arc, OnceLock},
 };
+
+pub use gpufleet_surface::{handle, status};
 
 use device::{Device, DeviceFault};
 use faults::Injection;

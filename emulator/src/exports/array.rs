@@ -1,9 +1,8 @@
 //! C functions for arrays and mipmapped arrays (`cuArray*`, `cuMipmappedArray*`).
 
-use super::{
-    call::{In, Out},
-    exports,
-};
+use gpufleet_surface::argument::{In, Out};
+
+use super::exports;
 use crate::driver::{
     array::{
         self, arrays,

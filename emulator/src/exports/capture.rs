@@ -1,7 +1,8 @@
 //! C functions for stream capture (`cuStreamBeginCapture` and so on).
 
+use gpufleet_surface::argument::{In, Out};
+
 use super::{
-    call::{In, Out},
     exports,
     graph::{handles, no_edge_data},
 };

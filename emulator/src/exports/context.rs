@@ -5,10 +5,9 @@ use std::{
     sync::{PoisonError, atomic::Ordering},
 };
 
-use super::{
-    call::{In, Out},
-    exports,
-};
+use gpufleet_surface::argument::{In, Out};
+
+use super::exports;
 use crate::driver::{
     capture,
     context::contexts,

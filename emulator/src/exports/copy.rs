@@ -1,6 +1,8 @@
 //! C functions that copy memory (`cuMemcpy*`).
 
-use super::{call::In, exports};
+use gpufleet_surface::argument::In;
+
+use super::exports;
 use crate::driver::{
     array::arrays,
     context,

@@ -1,10 +1,8 @@
 //! C functions for devices and their primary contexts (`cuDevice*`).
 
-use super::{
-    call::{In, Out, Text, TextRoom},
-    context::check_flags,
-    exports,
-};
+use gpufleet_surface::argument::{In, Out, Text, TextRoom};
+
+use super::{context::check_flags, exports};
 use crate::driver::{
     driver,
     handle::Handle,

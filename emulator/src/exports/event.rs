@@ -1,6 +1,8 @@
 //! C functions for events (`cuEvent*`).
 
-use super::{call::Out, exports};
+use gpufleet_surface::argument::Out;
+
+use super::exports;
 use crate::driver::{event, handle::Handle, status::Status};
 
 /// `CU_EVENT_RECORD_EXTERNAL`.

@@ -7,7 +7,9 @@ use std::{
     panic,
 };
 
-use super::call::{In, TextRoom, boundary};
+use gpufleet_surface::argument::{In, TextRoom};
+
+use super::boundary::boundary;
 use crate::driver::{device::DeviceFault, driver, memory, output, refusal, started, status::Answer, stream};
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {

@@ -2,7 +2,9 @@
 
 use std::ffi::c_char;
 
-use super::{call::Out, exports};
+use gpufleet_surface::argument::Out;
+
+use super::exports;
 use crate::driver::{
     current,
     function::Function,

@@ -2,10 +2,9 @@
 
 use std::{ffi::OsStr, fmt::Write as _, fs, os::unix::ffi::OsStrExt, path::Path};
 
-use super::{
-    call::{In, Out, Text},
-    exports,
-};
+use gpufleet_surface::argument::{In, Out, Text};
+
+use super::exports;
 use crate::driver::{
     graph::{self, Edge, Graph},
     handle::Handle,

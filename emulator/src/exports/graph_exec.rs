@@ -1,7 +1,8 @@
 //! C functions for executable graphs (`cuGraphInstantiate*`, `cuGraphExec*`).
 
+use gpufleet_surface::argument::{In, Out};
+
 use super::{
-    call::{In, Out},
     copy::Volume,
     exports,
     graph_kernel::KernelParams,

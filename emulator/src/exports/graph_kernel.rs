@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use gpufleet_surface::argument::{In, Out};
+
 use super::{
-    call::{In, Out},
     exports,
     graph_node::{add, context_of},
     launch,

@@ -2,8 +2,9 @@
 
 use std::{ffi::c_void, sync::Arc};
 
+use gpufleet_surface::argument::{In, Out};
+
 use super::{
-    call::{In, Out},
     copy::Volume,
     exports,
     graph::{handles, no_edge_data},

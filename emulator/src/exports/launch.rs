@@ -1,6 +1,8 @@
 //! C functions that launch kernels (`cuLaunchKernel` and so on).
 
-use super::{call::In, exports};
+use gpufleet_surface::argument::In;
+
+use super::exports;
 use crate::driver::{
     handle::Handle,
     launch::{Arguments, Request},

@@ -6,10 +6,13 @@ use std::{
     path::Path,
 };
 
-use super::{
-    call::{In, Out, Text},
-    exports,
+use gpufleet_surface::{
+    argument::{In, Out, Text},
     image::Image,
+};
+
+use super::{
+    exports,
     module::{jit_options, write_logs},
 };
 use crate::driver::{

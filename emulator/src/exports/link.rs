@@ -8,8 +8,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use gpufleet_surface::argument::{In, Out, Text};
+
 use super::{
-    call::{In, Out, Text},
     exports,
     module::{JitOptions, jit_options, write_logs},
 };

@@ -7,7 +7,7 @@
 
 mod array;
 mod array_copy;
-mod call;
+mod boundary;
 mod capture;
 mod context;
 mod copy;
@@ -21,7 +21,6 @@ mod graph;
 mod graph_exec;
 mod graph_kernel;
 mod graph_node;
-mod image;
 mod launch;
 mod library;
 mod link;

@@ -2,11 +2,12 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
-use super::{
-    call::{In, Out, Text, TextRoom},
-    exports,
+use gpufleet_surface::{
+    argument::{In, Out, Text, TextRoom},
     image::Image,
 };
+
+use super::exports;
 use crate::driver::{
     current,
     handle::Handle,

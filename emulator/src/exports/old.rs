@@ -2,8 +2,10 @@
 //! functions up by name. `cuGetProcAddress` does not return these functions: it returns the version that a program asks
 //! for.
 
+use gpufleet_surface::argument::{In, Out};
+
+use super::boundary::boundary;
 use super::{
-    call::{In, Out, boundary},
     capture::begin_capture,
     graph_exec,
     graph_kernel::{self, FirstKernelParams},

@@ -3,10 +3,9 @@
 
 use std::{collections::HashMap, sync::OnceLock};
 
-use super::{
-    call::{Out, Text},
-    exports, symbols as all_symbols,
-};
+use gpufleet_surface::argument::{In, Out, Text};
+
+use super::{exports, symbols as all_symbols};
 use crate::driver::status::{Answer, Status};
 
 /// Table of functions: name in the headers, CUDA version that introduced it, and symbol. The versions are those in the
@@ -49,7 +48,7 @@ exports! {
     }
 
     /// Finds nothing: these are undocumented tables that NVIDIA's own libraries exchange.
-    fn cuGetExportTable(table: Out<usize>, id: super::call::In<[u8; 16]>) {
+    fn cuGetExportTable(table: Out<usize>, id: In<[u8; 16]>) {
         let _ = id;
         table.fill(|| Ok(0))?;
         Err(Status::NotSupported)

@@ -1,7 +1,9 @@
 //! C functions that put a launch together call by call (`cuParamSetv`, `cuLaunchGrid`). `cuLaunchKernel` has replaced
 //! them, but NVIDIA's drivers still have them.
 
-use super::{call::In, exports};
+use gpufleet_surface::argument::In;
+
+use super::exports;
 use crate::driver::{
     function::Function,
     handle::Handle,

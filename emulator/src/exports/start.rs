@@ -1,6 +1,8 @@
 //! C functions for start, driver version and profiler control.
 
-use super::{call::Out, exports};
+use gpufleet_surface::argument::Out;
+
+use super::exports;
 use crate::driver::{self, current, status::Status};
 
 /// Reported driver version: the newest CUDA whose programs start (CUDA 13.0). The exported functions are those of 12.8;

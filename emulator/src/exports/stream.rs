@@ -2,10 +2,9 @@
 
 use std::ffi::c_void;
 
-use super::{
-    call::{In, Out},
-    exports,
-};
+use gpufleet_surface::argument::{In, Out};
+
+use super::exports;
 use crate::driver::{
     event,
     handle::Handle,

@@ -21,7 +21,7 @@ macro_rules! exports {
             $(#[$attribute])*
             #[unsafe(no_mangle)]
             extern "C" fn $name($($argument: $type),*) -> i32 {
-                $crate::exports::call::boundary(stringify!($name), move || $body)
+                $crate::exports::boundary::boundary(stringify!($name), move || $body)
             }
         )*
 
@@ -29,7 +29,7 @@ macro_rules! exports {
             $(#[$twin_attribute])*
             #[unsafe(no_mangle)]
             extern "C" fn $twin($($twin_argument: $twin_type),*) -> i32 {
-                $crate::exports::call::boundary(stringify!($twin), move || $twin_body)
+                $crate::exports::boundary::boundary(stringify!($twin), move || $twin_body)
             }
         )+)*
 

@@ -1,9 +1,8 @@
 //! C functions for texture and surface objects (`cuTexObject*`, `cuSurfObject*`).
 
-use super::{
-    call::{In, Out},
-    exports,
-};
+use gpufleet_surface::argument::{In, Out};
+
+use super::exports;
 use crate::driver::{
     array::description::{self, format_number},
     handle::Handle,

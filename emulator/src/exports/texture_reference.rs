@@ -1,10 +1,8 @@
 //! C functions for the texture and surface references of modules (`cuTexRef*`, `cuSurfRef*`).
 
-use super::{
-    array::Flat,
-    call::{In, Out, Text},
-    exports,
-};
+use gpufleet_surface::argument::{In, Out, Text};
+
+use super::{array::Flat, exports};
 use crate::driver::{
     array::description::{self, Description, format_number},
     handle::Handle,

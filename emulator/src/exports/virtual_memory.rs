@@ -1,7 +1,8 @@
 //! C functions for virtual memory management (`cuMemAddressReserve`, `cuMemCreate`, `cuMemMap` and so on).
 
+use gpufleet_surface::argument::{In, Out};
+
 use super::{
-    call::{In, Out},
     exports,
     pool::{Access, Location, NO_HANDLES, PINNED},
 };

@@ -115,13 +115,14 @@ const DEVELOPMENT: [Variable; 5] = [
 ];
 
 /// Folders whose code is part of what users run. Tests may read what they like.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "schema",
     "kernels",
     "transport",
     "submitter/client",
     "submitter/command",
     "worker",
+    "surface",
     "emulator",
     "emulator/conformance",
     "ledger",

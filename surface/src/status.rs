@@ -1,10 +1,22 @@
 //! The result codes of the driver API: every code that cudarc knows, with its name and meaning. A code outside this
 //! table can't be constructed, because callers with a closed enum could not represent it.
 
-use std::ffi::CStr;
+use std::{
+    ffi::CStr,
+    panic::{self, UnwindSafe},
+};
 
 /// The result of a driver call: a value or an error code.
 pub type Answer<T = ()> = Result<T, Status>;
+
+/// Runs the body of an exported function and returns its code; a panic becomes `CUDA_ERROR_UNKNOWN`.
+pub fn code_of(body: impl FnOnce() -> Answer + UnwindSafe) -> i32 {
+    match panic::catch_unwind(body) {
+        Ok(Ok(())) => 0,
+        Ok(Err(status)) => status.code(),
+        Err(_) => Status::Unknown.code(),
+    }
+}
 
 macro_rules! statuses {
     ($($variant:ident = $code:literal, $name:literal, $meaning:literal;)+) => {
@@ -150,7 +162,14 @@ statuses! {
 
 #[cfg(test)]
 mod tests {
-    use super::{Status, TABLE};
+    use super::{Status, TABLE, code_of};
+
+    #[test]
+    fn a_panic_becomes_a_code() {
+        assert_eq!(code_of(|| panic!("this panic is part of the test")), Status::Unknown.code());
+        assert_eq!(code_of(|| Err(Status::NotReady)), 600);
+        assert_eq!(code_of(|| Ok(())), 0);
+    }
 
     #[test]
     fn every_status_is_found_by_its_code() {

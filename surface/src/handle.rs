@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::status::{Answer, Status};
+use crate::status::{Answer, Status};
 
 /// A handle as it crosses the C boundary: pointer-sized, opaque, never dereferenced.
 pub type Handle = usize;
@@ -85,7 +85,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{Registry, fresh};
-    use crate::driver::status::Status;
+    use crate::status::Status;
 
     #[test]
     fn a_removed_handle_is_invalid_and_never_comes_back() {

@@ -1,16 +1,23 @@
 //! Images: a caller's program, as NUL-terminated PTX, or as a fat binary whose header contains its length.
 
-use std::ffi::c_char;
-use std::panic::UnwindSafe;
+use std::{ffi::c_char, panic::UnwindSafe};
 
-use super::call::Text;
-use crate::driver::status::{Answer, Status};
-use crate::fat_binary::{HEADER_BYTES, MAGIC, WRAPPER_MAGIC, container_bytes};
+use crate::{
+    argument::Text,
+    status::{Answer, Status},
+};
+
+/// Magic number at the start of a fat binary's container.
+pub const CONTAINER_MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
+/// Magic number of the wrapper that compilers put into programs; the wrapper contains the address of a container.
+pub const WRAPPER_MAGIC: [u8; 4] = 0x4662_43B1_u32.to_le_bytes();
+/// Bytes of a container's header: magic number, version, bytes of the header, and bytes of all entries together.
+pub const HEADER_BYTES: usize = 16;
 
 /// Pointer to the start of a program.
 #[repr(transparent)]
-#[derive(Clone, Copy)]
-pub(super) struct Image(*const u8);
+#[derive(Debug, Clone, Copy)]
+pub struct Image(*const u8);
 
 impl UnwindSafe for Image {}
 
@@ -30,18 +37,22 @@ const VERSIONS: std::ops::RangeInclusive<u32> = 1..=2;
 
 impl Image {
     /// Returns all bytes of the program, without a NUL at the end.
-    pub(super) fn bytes<'a>(self) -> Answer<&'a [u8]> {
+    pub fn bytes<'a>(self) -> Answer<&'a [u8]> {
         if self.0.is_null() {
             return Err(Status::InvalidValue);
         }
         if !self.starts_with(WRAPPER_MAGIC) {
-            return if self.starts_with(MAGIC) { self.container() } else { self.text() };
+            return if self.starts_with(CONTAINER_MAGIC) { self.container() } else { self.text() };
         }
         // SAFETY: the caller vouches for a wrapper behind this magic number; it may be unaligned.
         let wrapper = unsafe { self.0.cast::<Wrapper>().read_unaligned() };
         let container = Self(wrapper.container);
         let is_known = VERSIONS.contains(&wrapper.version) && !container.0.is_null();
-        if is_known && container.starts_with(MAGIC) { container.container() } else { Err(Status::InvalidImage) }
+        if is_known && container.starts_with(CONTAINER_MAGIC) {
+            container.container()
+        } else {
+            Err(Status::InvalidImage)
+        }
     }
 
     /// Compares the first bytes. Reads nothing behind the first difference, because a text may end there.
@@ -66,4 +77,11 @@ impl Image {
             Ok(std::slice::from_raw_parts(self.0, bytes))
         }
     }
+}
+
+/// Returns the size of the container with this header, in bytes.
+pub fn container_bytes(header: &[u8; HEADER_BYTES]) -> u64 {
+    let [.., a, b, c, d, e, f, g, h] = *header;
+    let start = u16::from_le_bytes([header[6], header[7]]);
+    u64::from_le_bytes([a, b, c, d, e, f, g, h]).saturating_add(start.into())
 }

@@ -1,57 +1,34 @@
-//! The C boundary: results as codes, and the caller's pointers as types that say what they are for.
+//! The caller's pointers, as types that say what they are for.
 //!
 //! Only C callers create these types, by passing them as arguments. So the caller guarantees what the headers require:
 //! the pointer is null, or valid for the access that the type names. Null is checked here, in one place.
 
 use std::{
     ffi::{CStr, c_char},
-    fmt,
-    panic::{self, UnwindSafe},
+    panic::UnwindSafe,
 };
 
-use crate::driver::{
-    injection, output, started,
-    status::{Answer, Status},
-};
-
-/// Calls that forked children may make too, because they need no device.
-const IN_CHILDREN: [&str; 3] = ["cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString"];
-
-/// Runs the body of an exported function; a panic becomes `CUDA_ERROR_UNKNOWN`.
-pub(super) fn boundary(name: &str, body: impl FnOnce() -> Answer + UnwindSafe) -> i32 {
-    // Checked first, because locks of the driver may have been held in the parent when it forked.
-    match started::check_process() {
-        Err(status) if !IN_CHILDREN.contains(&name) => return status.code(),
-        _ => {}
-    }
-    injection::wait_while_held(name);
-    output::write_before(name);
-    let result = panic::catch_unwind(body);
-    output::write_after(name);
-    match result {
-        Ok(Ok(())) => 0,
-        Ok(Err(status)) => status.code(),
-        Err(_) => Status::Unknown.code(),
-    }
-}
+use crate::status::{Answer, Status};
 
 /// A place for a result in the caller's memory.
+#[derive(Debug)]
 #[repr(transparent)]
-pub(super) struct Out<T>(*mut T);
+pub struct Out<T>(*mut T);
 
 /// A value, or an array of values, in the caller's memory.
+#[derive(Debug)]
 #[repr(transparent)]
-pub(super) struct In<T>(*const T);
+pub struct In<T>(*const T);
 
 /// A NUL-terminated string of the caller.
 #[repr(transparent)]
-#[derive(Clone, Copy)]
-pub(super) struct Text(*const c_char);
+#[derive(Debug, Clone, Copy)]
+pub struct Text(*const c_char);
 
 /// A buffer for text in the caller's memory.
 #[repr(transparent)]
-#[derive(Clone, Copy)]
-pub(super) struct TextRoom(*mut c_char);
+#[derive(Debug, Clone, Copy)]
+pub struct TextRoom(*mut c_char);
 
 impl<T> UnwindSafe for Out<T> {}
 impl<T> UnwindSafe for In<T> {}
@@ -74,7 +51,7 @@ impl<T> Copy for In<T> {}
 
 impl<T> Out<T> {
     /// Writes a result. If the pointer is null, returns an error before it calls `result`.
-    pub(super) fn fill(self, result: impl FnOnce() -> Answer<T>) -> Answer {
+    pub fn fill(self, result: impl FnOnce() -> Answer<T>) -> Answer {
         if self.0.is_null() {
             return Err(Status::InvalidValue);
         }
@@ -84,33 +61,33 @@ impl<T> Out<T> {
     }
 
     /// Writes a result if the pointer is not null.
-    pub(super) fn set(self, result: T) {
+    pub fn set(self, result: T) {
         if !self.0.is_null() {
             // SAFETY: the caller vouches for a place of this type, and the headers require it to be aligned.
             unsafe { self.0.write(result) };
         }
     }
 
-    pub(super) fn is_null(self) -> bool {
+    pub fn is_null(self) -> bool {
         self.0.is_null()
     }
 
-    pub(super) fn pointer(self) -> *mut T {
+    pub fn pointer(self) -> *mut T {
         self.0
     }
 
     /// Returns the place as an input, for a value that the caller left there.
-    pub(super) fn input(self) -> In<T> {
+    pub fn input(self) -> In<T> {
         In(self.0.cast_const())
     }
 
     /// Returns the place with another type, which another argument of the call selects.
-    pub(super) fn cast<U>(self) -> Out<U> {
+    pub fn cast<U>(self) -> Out<U> {
         Out(self.0.cast())
     }
 
     /// Returns the place of an element of the caller's array.
-    pub(super) fn at(self, index: usize) -> Self {
+    pub fn at(self, index: usize) -> Self {
         // SAFETY: the caller vouches for an array of the length that it gave.
         Self(unsafe { self.0.add(index) })
     }
@@ -118,7 +95,7 @@ impl<T> Out<T> {
 
 impl<T> In<T> {
     /// Returns the caller's value.
-    pub(super) fn get(self) -> Answer<T>
+    pub fn get(self) -> Answer<T>
     where
         T: Copy,
     {
@@ -130,7 +107,7 @@ impl<T> In<T> {
     }
 
     /// Returns an element of the caller's array.
-    pub(super) fn at(self, index: usize) -> Answer<T>
+    pub fn at(self, index: usize) -> Answer<T>
     where
         T: Copy,
     {
@@ -142,7 +119,7 @@ impl<T> In<T> {
     }
 
     /// Returns `length` bytes from here on.
-    pub(super) fn bytes<'a>(self, length: usize) -> Answer<&'a [u8]> {
+    pub fn bytes<'a>(self, length: usize) -> Answer<&'a [u8]> {
         if self.0.is_null() {
             return Err(Status::InvalidValue);
         }
@@ -150,30 +127,30 @@ impl<T> In<T> {
         Ok(unsafe { std::slice::from_raw_parts(self.0.cast(), length) })
     }
 
-    pub(super) fn is_null(self) -> bool {
+    pub fn is_null(self) -> bool {
         self.0.is_null()
     }
 
-    pub(super) fn pointer(self) -> *const T {
+    pub fn pointer(self) -> *const T {
         self.0
     }
 
-    pub(super) fn cast<U>(self) -> In<U> {
+    pub fn cast<U>(self) -> In<U> {
         In(self.0.cast())
     }
 
     /// Makes an input from an address that was in the caller's memory.
-    pub(super) fn from_address(address: usize) -> Self {
+    pub fn from_address(address: usize) -> Self {
         Self(std::ptr::with_exposed_provenance(address))
     }
 }
 
 impl Text {
-    pub(super) fn from_pointer(pointer: *const c_char) -> Self {
+    pub fn from_pointer(pointer: *const c_char) -> Self {
         Self(pointer)
     }
 
-    pub(super) fn bytes<'a>(self) -> Answer<&'a [u8]> {
+    pub fn bytes<'a>(self) -> Answer<&'a [u8]> {
         if self.0.is_null() {
             return Err(Status::InvalidValue);
         }
@@ -182,14 +159,14 @@ impl Text {
     }
 
     /// Returns the string as a name. A string that is not UTF-8 names nothing.
-    pub(super) fn name<'a>(self) -> Answer<&'a str> {
+    pub fn name<'a>(self) -> Answer<&'a str> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Status::NotFound)
     }
 }
 
 impl TextRoom {
     /// Writes as much text as fits, always with a NUL; returns the number of bytes written, with the NUL.
-    pub(super) fn write(self, text: &[u8], room: usize) -> Answer<usize> {
+    pub fn write(self, text: &[u8], room: usize) -> Answer<usize> {
         if self.0.is_null() || room == 0 {
             return Err(Status::InvalidValue);
         }
@@ -203,28 +180,15 @@ impl TextRoom {
     }
 
     /// Makes a buffer from an address that was in the caller's memory.
-    pub(super) fn from_address(address: usize) -> Self {
+    pub fn from_address(address: usize) -> Self {
         Self(std::ptr::with_exposed_provenance_mut(address))
-    }
-}
-
-impl<T> fmt::Debug for Out<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Out({:p})", self.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Out, Text, TextRoom, boundary};
-    use crate::driver::status::Status;
-
-    #[test]
-    fn a_panic_becomes_a_code() {
-        assert_eq!(boundary("", || panic!("this panic is part of the test")), Status::Unknown.code());
-        assert_eq!(boundary("", || Err(Status::NotReady)), 600);
-        assert_eq!(boundary("", || Ok(())), 0);
-    }
+    use super::{Out, Text, TextRoom};
+    use crate::status::Status;
 
     #[test]
     fn null_is_an_error_before_anything_is_done() {
