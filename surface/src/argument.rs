@@ -15,6 +15,12 @@ use crate::status::{Answer, Status};
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
+/// A place for the handle of a new object.
+pub type New<T> = Out<T>;
+
+/// A place for a result, where the caller left a value.
+pub type InOut<T> = Out<T>;
+
 /// A value, or an array of values, in the caller's memory.
 #[derive(Debug)]
 #[repr(transparent)]

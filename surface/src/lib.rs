@@ -1,7 +1,12 @@
-//! The surface of the CUDA driver API: its result codes, the types of its arguments, and handles. The libraries that
-//! export the API share it. Nothing here knows a device.
+//! The surface of the CUDA driver API: the table of its calls, their types and result codes, and handles. The libraries
+//! that export the API share it. Nothing here knows a device.
 
 pub mod argument;
+pub mod callback;
+pub mod calls;
 pub mod handle;
 pub mod image;
+pub mod kinds;
+pub mod look_up;
 pub mod status;
+pub mod structs;

@@ -1,9 +1,8 @@
 //! Callbacks: functions of the caller that the driver calls.
 
-use std::{ffi::c_void, fmt};
+use std::fmt;
 
-/// `CUhostFn`.
-pub type HostFunction = unsafe extern "C" fn(data: *mut c_void);
+use gpufleet_surface::callback::HostFunction;
 
 /// A callback with its argument. It may run on a thread other than the one that passed it.
 #[derive(Clone, Copy)]

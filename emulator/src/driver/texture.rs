@@ -6,6 +6,8 @@ pub mod sampling;
 
 use std::sync::{Arc, LazyLock};
 
+use gpufleet_surface::structs::texture::Sampling;
+
 use super::{
     current,
     device::Device,
@@ -15,7 +17,7 @@ use super::{
 };
 use crate::texture::registry::Object;
 use resource::{Resource, View};
-use sampling::{NORMALIZED, Sampling};
+use sampling::NORMALIZED;
 
 /// A texture object, as its caller described it.
 #[derive(Debug)]
@@ -57,7 +59,7 @@ pub fn create_texture(resource: Resource, sampling: Sampling, view: Option<View>
         return Err(Status::InvalidValue);
     }
     let image = resource.shown(&context, view)?;
-    let texture = sampling.texture(image)?;
+    let texture = sampling::texture(&sampling, image)?;
     let device = context.device;
     let handle = device.memory.textures().add(Object::Texture(Arc::new(texture)));
     let object = TextureObject { context: context.handle, device, handle, resource, sampling, view };

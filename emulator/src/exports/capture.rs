@@ -2,10 +2,7 @@
 
 use gpufleet_surface::argument::{In, Out};
 
-use super::{
-    exports,
-    graph::{handles, no_edge_data},
-};
+use super::graph::{handles, no_edge_data};
 use crate::driver::{
     capture::{self, Mode, Part, State},
     graph,
@@ -36,86 +33,87 @@ struct Info {
     count: Out<usize>,
 }
 
-exports! {
-    fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
-        let wanted = Mode::from_number(mode.input().get()?)?;
-        mode.fill(|| Ok(capture::exchange_mode(wanted).number()))
-    }
+pub(super) fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) -> Answer {
+    let wanted = Mode::from_number(mode.input().get()?)?;
+    mode.fill(|| Ok(capture::exchange_mode(wanted).number()))
+}
 
-    per_thread ptsz:
+pub(super) fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) -> Answer {
+    begin_capture(stream, Mode::from_number(mode)?)
+}
 
-    fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) {
-        begin_capture(stream, Mode::from_number(mode)?)
-    }
+pub(super) fn cuStreamBeginCaptureToGraph(
+    stream: Handle,
+    graph: Handle,
+    dependencies: In<Handle>,
+    data: In<u64>,
+    count: usize,
+    mode: u32,
+) -> Answer {
+    no_edge_data(data, count)?;
+    let dependencies = handles(dependencies, count)?;
+    let (mode, graph) = (Mode::from_number(mode)?, graph::find(graph)?);
+    let (context, stream) = stream::find(stream)?;
+    capture::begin(&context, &stream, mode, Some((graph, dependencies)))
+}
 
-    fn cuStreamBeginCaptureToGraph(
-        stream: Handle,
-        graph: Handle,
-        dependencies: In<Handle>,
-        data: In<u64>,
-        count: usize,
-        mode: u32,
-    ) {
-        no_edge_data(data, count)?;
-        let dependencies = handles(dependencies, count)?;
-        let (mode, graph) = (Mode::from_number(mode)?, graph::find(graph)?);
-        let (context, stream) = stream::find(stream)?;
-        capture::begin(&context, &stream, mode, Some((graph, dependencies)))
+/// The resulting graph is null if the capture failed.
+pub(super) fn cuStreamEndCapture(stream: Handle, graph: Out<Handle>) -> Answer {
+    if graph.is_null() {
+        return Err(Status::InvalidValue);
     }
+    let ended = stream::find(stream).and_then(|(_, stream)| capture::end(&stream));
+    graph.set(ended.as_ref().map_or(0, |graph| graph.handle));
+    ended.map(drop)
+}
 
-    /// The resulting graph is null if the capture failed.
-    fn cuStreamEndCapture(stream: Handle, graph: Out<Handle>) {
-        if graph.is_null() {
-            return Err(Status::InvalidValue);
-        }
-        let ended = stream::find(stream).and_then(|(_, stream)| capture::end(&stream));
-        graph.set(ended.as_ref().map_or(0, |graph| graph.handle));
-        ended.map(drop)
-    }
+pub(super) fn cuStreamIsCapturing(stream: Handle, status: Out<u32>) -> Answer {
+    status.fill(|| Ok(number(&state(stream)?)))
+}
 
-    fn cuStreamIsCapturing(stream: Handle, status: Out<u32>) {
-        status.fill(|| Ok(number(&state(stream)?)))
-    }
+pub(super) fn cuStreamGetCaptureInfo_v2(
+    stream: Handle,
+    status: Out<u32>,
+    id: Out<u64>,
+    graph: Out<Handle>,
+    dependencies: Out<*const Handle>,
+    count: Out<usize>,
+) -> Answer {
+    tell(stream, &Info { status, id, graph, dependencies, count })
+}
 
-    fn cuStreamGetCaptureInfo_v2(
-        stream: Handle,
-        status: Out<u32>,
-        id: Out<u64>,
-        graph: Out<Handle>,
-        dependencies: Out<*const Handle>,
-        count: Out<usize>,
-    ) {
-        tell(stream, &Info { status, id, graph, dependencies, count })
-    }
+/// The edge data is null, because no edge has any.
+pub(super) fn cuStreamGetCaptureInfo_v3(
+    stream: Handle,
+    status: Out<u32>,
+    id: Out<u64>,
+    graph: Out<Handle>,
+    dependencies: Out<*const Handle>,
+    data: Out<*const u64>,
+    count: Out<usize>,
+) -> Answer {
+    data.set(std::ptr::null());
+    tell(stream, &Info { status, id, graph, dependencies, count })
+}
 
-    /// The edge data is null, because no edge has any.
-    fn cuStreamGetCaptureInfo_v3(
-        stream: Handle,
-        status: Out<u32>,
-        id: Out<u64>,
-        graph: Out<Handle>,
-        dependencies: Out<*const Handle>,
-        data: Out<*const u64>,
-        count: Out<usize>,
-    ) {
-        data.set(std::ptr::null());
-        tell(stream, &Info { status, id, graph, dependencies, count })
-    }
+pub(super) fn cuStreamUpdateCaptureDependencies(
+    stream: Handle,
+    dependencies: In<Handle>,
+    count: usize,
+    flags: u32,
+) -> Answer {
+    update(stream, handles(dependencies, count)?, flags)
+}
 
-    fn cuStreamUpdateCaptureDependencies(stream: Handle, dependencies: In<Handle>, count: usize, flags: u32) {
-        update(stream, handles(dependencies, count)?, flags)
-    }
-
-    fn cuStreamUpdateCaptureDependencies_v2(
-        stream: Handle,
-        dependencies: In<Handle>,
-        data: In<u64>,
-        count: usize,
-        flags: u32,
-    ) {
-        no_edge_data(data, count)?;
-        update(stream, handles(dependencies, count)?, flags)
-    }
+pub(super) fn cuStreamUpdateCaptureDependencies_v2(
+    stream: Handle,
+    dependencies: In<Handle>,
+    data: In<u64>,
+    count: usize,
+    flags: u32,
+) -> Answer {
+    no_edge_data(data, count)?;
+    update(stream, handles(dependencies, count)?, flags)
 }
 
 /// Begins a capture in a stream.

@@ -7,7 +7,6 @@ use std::{
 
 use gpufleet_surface::argument::{In, Out};
 
-use super::exports;
 use crate::driver::{
     capture,
     context::contexts,
@@ -30,158 +29,162 @@ const WAITING: u32 = 0b111;
 /// Limits of launches from a device, which the emulator lacks.
 const DEVICE_RUNTIME_LIMITS: std::ops::RangeInclusive<u32> = 3..=4;
 
-exports! {
-    fn cuCtxCreate_v2(context: Out<Handle>, flags: u32, device: i32) {
-        context.fill(|| create(flags, device))
-    }
+pub(super) fn cuCtxCreate_v2(context: Out<Handle>, flags: u32, device: i32) -> Answer {
+    context.fill(|| create(flags, device))
+}
 
-    fn cuCtxCreate_v3(context: Out<Handle>, affinity: In<c_void>, count: i32, flags: u32, device: i32) {
-        let _ = affinity;
-        if count != 0 {
-            return Err(Status::UnsupportedExecAffinity);
-        }
-        context.fill(|| create(flags, device))
+pub(super) fn cuCtxCreate_v3(
+    context: Out<Handle>,
+    affinity: In<c_void>,
+    count: i32,
+    flags: u32,
+    device: i32,
+) -> Answer {
+    let _ = affinity;
+    if count != 0 {
+        return Err(Status::UnsupportedExecAffinity);
     }
+    context.fill(|| create(flags, device))
+}
 
-    fn cuCtxCreate_v4(context: Out<Handle>, parameters: In<c_void>, flags: u32, device: i32) {
-        if !parameters.is_null() {
-            return Err(Status::NotSupported);
-        }
-        context.fill(|| create(flags, device))
+pub(super) fn cuCtxCreate_v4(context: Out<Handle>, parameters: In<c_void>, flags: u32, device: i32) -> Answer {
+    if !parameters.is_null() {
+        return Err(Status::NotSupported);
     }
+    context.fill(|| create(flags, device))
+}
 
-    fn cuCtxDestroy_v2(context: Handle) {
-        destroy(&*contexts()?.get(context).map_err(|_| Status::InvalidContext)?)
+pub(super) fn cuCtxDestroy_v2(context: Handle) -> Answer {
+    destroy(&*contexts()?.get(context).map_err(|_| Status::InvalidContext)?)
+}
+
+pub(super) fn cuCtxAttach(context: Out<Handle>, flags: u32) -> Answer {
+    if flags != 0 {
+        return Err(Status::InvalidValue);
     }
-
-    fn cuCtxAttach(context: Out<Handle>, flags: u32) {
-        if flags != 0 {
-            return Err(Status::InvalidValue);
-        }
-        context.fill(|| {
-            let context = current::context()?;
-            context.attach();
-            Ok(context.handle)
-        })
-    }
-
-    fn cuCtxDetach(context: Handle) {
-        let current = current::context()?;
-        if current.handle != context {
-            return Err(Status::InvalidContext);
-        }
-        if current.detach() { destroy(&current) } else { Ok(()) }
-    }
-
-    fn cuCtxPushCurrent_v2(context: Handle) {
-        current::push(context)
-    }
-
-    fn cuCtxPopCurrent_v2(context: Out<Handle>) {
-        let popped = current::pop()?;
-        context.set(popped);
-        Ok(())
-    }
-
-    fn cuCtxSetCurrent(context: Handle) {
-        current::set(context)
-    }
-
-    fn cuCtxGetCurrent(context: Out<Handle>) {
-        driver()?;
-        context.fill(|| Ok(current::handle().unwrap_or(0)))
-    }
-
-    fn cuCtxGetDevice(device: Out<i32>) {
-        device.fill(|| Ok(current::context()?.device.ordinal))
-    }
-
-    fn cuCtxGetApiVersion(context: Handle, version: Out<u32>) {
-        contexts()?.get(if context == 0 { current::context()?.handle } else { context })?;
-        version.fill(|| Ok(API_VERSION))
-    }
-
-    fn cuCtxGetId(context: Handle, id: Out<u64>) {
-        let context = contexts()?.get(if context == 0 { current::context()?.handle } else { context })?;
-        id.fill(|| Ok(context.handle as u64))
-    }
-
-    fn cuCtxGetFlags(flags: Out<u32>) {
-        flags.fill(|| Ok(current::context()?.flags()))
-    }
-
-    fn cuCtxSetFlags(flags: u32) {
-        check_flags(flags)?;
-        current::context()?.set_flags(flags);
-        Ok(())
-    }
-
-    fn cuCtxSynchronize() {
+    context.fill(|| {
         let context = current::context()?;
-        capture::forbid_waiting_for_all(&context)?;
-        context.synchronize()
-    }
+        context.attach();
+        Ok(context.handle)
+    })
+}
 
-    fn cuCtxGetLimit(value: Out<usize>, limit: u32) {
-        value.fill(|| {
-            let (context, index) = (current::context()?, limit_index(limit)?);
-            let limits = context.limits.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok(limits[index])
-        })
+pub(super) fn cuCtxDetach(context: Handle) -> Answer {
+    let current = current::context()?;
+    if current.handle != context {
+        return Err(Status::InvalidContext);
     }
+    if current.detach() { destroy(&current) } else { Ok(()) }
+}
 
-    fn cuCtxSetLimit(limit: u32, value: usize) {
+pub(super) fn cuCtxPushCurrent_v2(context: Handle) -> Answer {
+    current::push(context)
+}
+
+pub(super) fn cuCtxPopCurrent_v2(context: Out<Handle>) -> Answer {
+    let popped = current::pop()?;
+    context.set(popped);
+    Ok(())
+}
+
+pub(super) fn cuCtxSetCurrent(context: Handle) -> Answer {
+    current::set(context)
+}
+
+pub(super) fn cuCtxGetCurrent(context: Out<Handle>) -> Answer {
+    driver()?;
+    context.fill(|| Ok(current::handle().unwrap_or(0)))
+}
+
+pub(super) fn cuCtxGetDevice(device: Out<i32>) -> Answer {
+    device.fill(|| Ok(current::context()?.device.ordinal))
+}
+
+pub(super) fn cuCtxGetApiVersion(context: Handle, version: Out<u32>) -> Answer {
+    contexts()?.get(if context == 0 { current::context()?.handle } else { context })?;
+    version.fill(|| Ok(API_VERSION))
+}
+
+pub(super) fn cuCtxGetId(context: Handle, id: Out<u64>) -> Answer {
+    let context = contexts()?.get(if context == 0 { current::context()?.handle } else { context })?;
+    id.fill(|| Ok(context.handle as u64))
+}
+
+pub(super) fn cuCtxGetFlags(flags: Out<u32>) -> Answer {
+    flags.fill(|| Ok(current::context()?.flags()))
+}
+
+pub(super) fn cuCtxSetFlags(flags: u32) -> Answer {
+    check_flags(flags)?;
+    current::context()?.set_flags(flags);
+    Ok(())
+}
+
+pub(super) fn cuCtxSynchronize() -> Answer {
+    let context = current::context()?;
+    capture::forbid_waiting_for_all(&context)?;
+    context.synchronize()
+}
+
+pub(super) fn cuCtxGetLimit(value: Out<usize>, limit: u32) -> Answer {
+    value.fill(|| {
         let (context, index) = (current::context()?, limit_index(limit)?);
-        context.limits.lock().unwrap_or_else(PoisonError::into_inner)[index] = value;
-        Ok(())
-    }
+        let limits = context.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(limits[index])
+    })
+}
 
-    fn cuCtxGetCacheConfig(config: Out<u32>) {
-        config.fill(|| Ok(current::context()?.cache_config.load(Ordering::Relaxed)))
-    }
+pub(super) fn cuCtxSetLimit(limit: u32, value: usize) -> Answer {
+    let (context, index) = (current::context()?, limit_index(limit)?);
+    context.limits.lock().unwrap_or_else(PoisonError::into_inner)[index] = value;
+    Ok(())
+}
 
-    fn cuCtxSetCacheConfig(config: u32) {
-        current::context()?.cache_config.store(config, Ordering::Relaxed);
-        Ok(())
-    }
+pub(super) fn cuCtxGetCacheConfig(config: Out<u32>) -> Answer {
+    config.fill(|| Ok(current::context()?.cache_config.load(Ordering::Relaxed)))
+}
 
-    fn cuCtxGetSharedMemConfig(config: Out<u32>) {
-        config.fill(|| current::context().map(|_| FOUR_BYTE_BANKS))
-    }
+pub(super) fn cuCtxSetCacheConfig(config: u32) -> Answer {
+    current::context()?.cache_config.store(config, Ordering::Relaxed);
+    Ok(())
+}
 
-    fn cuCtxSetSharedMemConfig(config: u32) {
-        let _ = config;
-        current::context().map(drop)
-    }
+pub(super) fn cuCtxGetSharedMemConfig(config: Out<u32>) -> Answer {
+    config.fill(|| current::context().map(|_| FOUR_BYTE_BANKS))
+}
 
-    fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) {
-        current::context()?;
-        least.set(PRIORITIES.0);
-        greatest.set(PRIORITIES.1);
-        Ok(())
-    }
+pub(super) fn cuCtxSetSharedMemConfig(config: u32) -> Answer {
+    let _ = config;
+    current::context().map(drop)
+}
 
-    fn cuCtxResetPersistingL2Cache() {
-        current::context().map(drop)
-    }
+pub(super) fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) -> Answer {
+    current::context()?;
+    least.set(PRIORITIES.0);
+    greatest.set(PRIORITIES.1);
+    Ok(())
+}
 
-    fn cuCtxEnablePeerAccess(peer: Handle, flags: u32) {
-        let context = current::context()?;
-        let peer = contexts()?.get(peer).map_err(|_| Status::InvalidContext)?;
-        if peer.handle == context.handle {
-            return Err(Status::InvalidContext);
-        }
-        if flags != 0 {
-            return Err(Status::InvalidValue);
-        }
-        Err(Status::PeerAccessUnsupported)
-    }
+pub(super) fn cuCtxResetPersistingL2Cache() -> Answer {
+    current::context().map(drop)
+}
 
-    fn cuCtxDisablePeerAccess(peer: Handle) {
-        current::context()?;
-        contexts()?.get(peer).map_err(|_| Status::InvalidContext)?;
-        Err(Status::PeerAccessNotEnabled)
+pub(super) fn cuCtxEnablePeerAccess(peer: Handle, flags: u32) -> Answer {
+    let context = current::context()?;
+    let peer = contexts()?.get(peer).map_err(|_| Status::InvalidContext)?;
+    if peer.handle == context.handle {
+        return Err(Status::InvalidContext);
     }
+    if flags != 0 {
+        return Err(Status::InvalidValue);
+    }
+    Err(Status::PeerAccessUnsupported)
+}
+
+pub(super) fn cuCtxDisablePeerAccess(peer: Handle) -> Answer {
+    current::context()?;
+    contexts()?.get(peer).map_err(|_| Status::InvalidContext)?;
+    Err(Status::PeerAccessNotEnabled)
 }
 
 /// Checks the flags of a context: at most one way to wait, and no unknown flag.

@@ -4,20 +4,17 @@ use std::ffi::{CStr, c_char};
 
 use gpufleet_surface::argument::Out;
 
-use super::exports;
 use crate::driver::{
     self,
     status::{Answer, Status},
 };
 
-exports! {
-    fn cuGetErrorName(code: i32, name: Out<*const c_char>) {
-        text(code, name, Status::name)
-    }
+pub(super) fn cuGetErrorName(code: i32, name: Out<*const c_char>) -> Answer {
+    text(code, name, Status::name)
+}
 
-    fn cuGetErrorString(code: i32, meaning: Out<*const c_char>) {
-        text(code, meaning, driver::meaning)
-    }
+pub(super) fn cuGetErrorString(code: i32, meaning: Out<*const c_char>) -> Answer {
+    text(code, meaning, driver::meaning)
 }
 
 fn text(code: i32, place: Out<*const c_char>, of: impl Fn(Status) -> &'static CStr) -> Answer {

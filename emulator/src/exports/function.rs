@@ -2,9 +2,8 @@
 
 use std::ffi::c_char;
 
-use gpufleet_surface::argument::Out;
+use gpufleet_surface::{argument::Out, callback::SharedOfBlock};
 
-use super::exports;
 use crate::driver::{
     current,
     function::Function,
@@ -14,100 +13,105 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// `CUoccupancyB2DSize`: returns the dynamic shared memory for a block size.
-type SharedOfBlock = unsafe extern "C" fn(block: i32) -> usize;
-
 /// `CU_FUNCTION_LOADING_STATE_LOADED`, the only state, because modules are loaded eagerly.
 const LOADED: u32 = 1;
 
-exports! {
-    fn cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: Handle) {
-        value.fill(|| library::find_function(function)?.attribute(attribute, current::context()?.device))
-    }
+pub(super) fn cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: Handle) -> Answer {
+    value.fill(|| library::find_function(function)?.attribute(attribute, current::context()?.device))
+}
 
-    fn cuFuncSetAttribute(function: Handle, attribute: u32, value: i32) {
-        library::find_function(function)?.set_attribute(attribute, value, current::context()?.device)
-    }
+pub(super) fn cuFuncSetAttribute(function: Handle, attribute: u32, value: i32) -> Answer {
+    library::find_function(function)?.set_attribute(attribute, value, current::context()?.device)
+}
 
-    fn cuFuncSetCacheConfig(function: Handle, config: u32) {
-        let _ = config;
-        library::find_function(function).map(drop)
-    }
+pub(super) fn cuFuncSetCacheConfig(function: Handle, config: u32) -> Answer {
+    let _ = config;
+    library::find_function(function).map(drop)
+}
 
-    fn cuFuncSetSharedMemConfig(function: Handle, config: u32) {
-        let _ = config;
-        library::find_function(function).map(drop)
-    }
+pub(super) fn cuFuncSetSharedMemConfig(function: Handle, config: u32) -> Answer {
+    let _ = config;
+    library::find_function(function).map(drop)
+}
 
-    fn cuFuncGetModule(module: Out<Handle>, function: Handle) {
-        module.fill(|| Ok(library::find_function(function)?.module))
-    }
+pub(super) fn cuFuncGetModule(module: Out<Handle>, function: Handle) -> Answer {
+    module.fill(|| Ok(library::find_function(function)?.module))
+}
 
-    fn cuFuncGetName(name: Out<*const c_char>, function: Handle) {
-        name.fill(|| Ok(library::find_function(function)?.name.as_ptr()))
-    }
+pub(super) fn cuFuncGetName(name: Out<*const c_char>, function: Handle) -> Answer {
+    name.fill(|| Ok(library::find_function(function)?.name.as_ptr()))
+}
 
-    fn cuFuncGetParamInfo(function: Handle, index: usize, offset: Out<usize>, bytes: Out<usize>) {
-        let function = library::find_function(function)?;
-        let param = function.entry.params.get(index).ok_or(Status::InvalidValue)?;
-        offset.fill(|| Ok(param.offset as usize))?;
-        bytes.set(param.bytes as usize);
-        Ok(())
-    }
+pub(super) fn cuFuncGetParamInfo(function: Handle, index: usize, offset: Out<usize>, bytes: Out<usize>) -> Answer {
+    let function = library::find_function(function)?;
+    let param = function.entry.params.get(index).ok_or(Status::InvalidValue)?;
+    offset.fill(|| Ok(param.offset as usize))?;
+    bytes.set(param.bytes as usize);
+    Ok(())
+}
 
-    fn cuFuncIsLoaded(state: Out<u32>, function: Handle) {
-        state.fill(|| library::find_function(function).map(|_| LOADED))
-    }
+pub(super) fn cuFuncIsLoaded(state: Out<u32>, function: Handle) -> Answer {
+    state.fill(|| library::find_function(function).map(|_| LOADED))
+}
 
-    fn cuFuncLoad(function: Handle) {
-        library::find_function(function).map(drop)
-    }
+pub(super) fn cuFuncLoad(function: Handle) -> Answer {
+    library::find_function(function).map(drop)
+}
 
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: Handle, block: i32, shared: usize) {
-        blocks.fill(|| active_blocks(function, block, shared))
-    }
+pub(super) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    blocks: Out<i32>,
+    function: Handle,
+    block: i32,
+    shared: usize,
+) -> Answer {
+    blocks.fill(|| active_blocks(function, block, shared))
+}
 
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-        blocks: Out<i32>,
-        function: Handle,
-        block: i32,
-        shared: usize,
-        flags: u32,
-    ) {
-        let _ = flags;
-        blocks.fill(|| active_blocks(function, block, shared))
-    }
+pub(super) fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    blocks: Out<i32>,
+    function: Handle,
+    block: i32,
+    shared: usize,
+    flags: u32,
+) -> Answer {
+    let _ = flags;
+    blocks.fill(|| active_blocks(function, block, shared))
+}
 
-    fn cuOccupancyMaxPotentialBlockSize(
-        grid: Out<i32>,
-        block: Out<i32>,
-        function: Handle,
-        shared_of_block: Option<SharedOfBlock>,
-        shared: usize,
-        limit: i32,
-    ) {
-        best_block(grid, block, &*library::find_function(function)?, shared_of_block, shared, limit)
-    }
+pub(super) fn cuOccupancyMaxPotentialBlockSize(
+    grid: Out<i32>,
+    block: Out<i32>,
+    function: Handle,
+    shared_of_block: Option<SharedOfBlock>,
+    shared: usize,
+    limit: i32,
+) -> Answer {
+    best_block(grid, block, &*library::find_function(function)?, shared_of_block, shared, limit)
+}
 
-    fn cuOccupancyMaxPotentialBlockSizeWithFlags(
-        grid: Out<i32>,
-        block: Out<i32>,
-        function: Handle,
-        shared_of_block: Option<SharedOfBlock>,
-        shared: usize,
-        limit: i32,
-        flags: u32,
-    ) {
-        let _ = flags;
-        best_block(grid, block, &*library::find_function(function)?, shared_of_block, shared, limit)
-    }
+pub(super) fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+    grid: Out<i32>,
+    block: Out<i32>,
+    function: Handle,
+    shared_of_block: Option<SharedOfBlock>,
+    shared: usize,
+    limit: i32,
+    flags: u32,
+) -> Answer {
+    let _ = flags;
+    best_block(grid, block, &*library::find_function(function)?, shared_of_block, shared, limit)
+}
 
-    fn cuOccupancyAvailableDynamicSMemPerBlock(bytes: Out<usize>, function: Handle, blocks: i32, block: i32) {
-        bytes.fill(|| {
-            let device = current::context()?.device;
-            occupancy::available_dynamic_shared(device, &*library::find_function(function)?, blocks, block)
-        })
-    }
+pub(super) fn cuOccupancyAvailableDynamicSMemPerBlock(
+    bytes: Out<usize>,
+    function: Handle,
+    blocks: i32,
+    block: i32,
+) -> Answer {
+    bytes.fill(|| {
+        let device = current::context()?.device;
+        occupancy::available_dynamic_shared(device, &*library::find_function(function)?, blocks, block)
+    })
 }
 
 fn active_blocks(function: Handle, block: i32, shared: usize) -> Answer<i32> {

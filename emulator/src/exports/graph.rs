@@ -4,7 +4,6 @@ use std::{ffi::OsStr, fmt::Write as _, fs, os::unix::ffi::OsStrExt, path::Path};
 
 use gpufleet_surface::argument::{In, Out, Text};
 
-use super::exports;
 use crate::driver::{
     graph::{self, Edge, Graph},
     handle::Handle,
@@ -12,100 +11,126 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-exports! {
-    fn cuGraphCreate(graph: Out<Handle>, flags: u32) {
-        if flags != 0 {
-            return Err(Status::InvalidValue);
-        }
-        crate::driver::driver()?;
-        graph.fill(|| Ok(Graph::new().handle))
+pub(super) fn cuGraphCreate(graph: Out<Handle>, flags: u32) -> Answer {
+    if flags != 0 {
+        return Err(Status::InvalidValue);
     }
+    crate::driver::driver()?;
+    graph.fill(|| Ok(Graph::new().handle))
+}
 
-    fn cuGraphDestroy(graph: Handle) {
-        graph::destroy(graph)
-    }
+pub(super) fn cuGraphDestroy(graph: Handle) -> Answer {
+    graph::destroy(graph)
+}
 
-    fn cuGraphClone(clone: Out<Handle>, graph: Handle) {
-        clone.fill(|| Ok(graph::find(graph)?.copy(false).handle))
-    }
+pub(super) fn cuGraphClone(clone: Out<Handle>, graph: Handle) -> Answer {
+    clone.fill(|| Ok(graph::find(graph)?.copy(false).handle))
+}
 
-    fn cuGraphNodeFindInClone(node: Out<Handle>, origin: Handle, clone: Handle) {
-        node.fill(|| graph::find(clone)?.copy_of(origin))
-    }
+pub(super) fn cuGraphNodeFindInClone(node: Out<Handle>, origin: Handle, clone: Handle) -> Answer {
+    node.fill(|| graph::find(clone)?.copy_of(origin))
+}
 
-    fn cuGraphNodeGetType(node: Handle, kind: Out<u32>) {
-        kind.fill(|| Ok(graph::work_of(node)?.kind()))
-    }
+pub(super) fn cuGraphNodeGetType(node: Handle, kind: Out<u32>) -> Answer {
+    kind.fill(|| Ok(graph::work_of(node)?.kind()))
+}
 
-    fn cuGraphDestroyNode(node: Handle) {
-        graph::of_node(node)?.remove(node)
-    }
+pub(super) fn cuGraphDestroyNode(node: Handle) -> Answer {
+    graph::of_node(node)?.remove(node)
+}
 
-    fn cuGraphGetNodes(graph: Handle, nodes: Out<Handle>, count: Out<usize>) {
-        list(&graph::find(graph)?.handles(), nodes, count)
-    }
+pub(super) fn cuGraphGetNodes(graph: Handle, nodes: Out<Handle>, count: Out<usize>) -> Answer {
+    list(&graph::find(graph)?.handles(), nodes, count)
+}
 
-    fn cuGraphGetRootNodes(graph: Handle, nodes: Out<Handle>, count: Out<usize>) {
-        list(&graph::find(graph)?.roots(), nodes, count)
-    }
+pub(super) fn cuGraphGetRootNodes(graph: Handle, nodes: Out<Handle>, count: Out<usize>) -> Answer {
+    list(&graph::find(graph)?.roots(), nodes, count)
+}
 
-    fn cuGraphGetEdges(graph: Handle, from: Out<Handle>, to: Out<Handle>, count: Out<usize>) {
-        edges(graph, from, to, count)
-    }
+pub(super) fn cuGraphGetEdges(graph: Handle, from: Out<Handle>, to: Out<Handle>, count: Out<usize>) -> Answer {
+    edges(graph, from, to, count)
+}
 
-    fn cuGraphGetEdges_v2(graph: Handle, from: Out<Handle>, to: Out<Handle>, data: Out<u64>, count: Out<usize>) {
-        zero_data(data, count, from.is_null())?;
-        edges(graph, from, to, count)
-    }
+pub(super) fn cuGraphGetEdges_v2(
+    graph: Handle,
+    from: Out<Handle>,
+    to: Out<Handle>,
+    data: Out<u64>,
+    count: Out<usize>,
+) -> Answer {
+    zero_data(data, count, from.is_null())?;
+    edges(graph, from, to, count)
+}
 
-    fn cuGraphNodeGetDependencies(node: Handle, nodes: Out<Handle>, count: Out<usize>) {
-        list(&graph::of_node(node)?.node(node)?.dependencies, nodes, count)
-    }
+pub(super) fn cuGraphNodeGetDependencies(node: Handle, nodes: Out<Handle>, count: Out<usize>) -> Answer {
+    list(&graph::of_node(node)?.node(node)?.dependencies, nodes, count)
+}
 
-    fn cuGraphNodeGetDependencies_v2(node: Handle, nodes: Out<Handle>, data: Out<u64>, count: Out<usize>) {
-        zero_data(data, count, nodes.is_null())?;
-        list(&graph::of_node(node)?.node(node)?.dependencies, nodes, count)
-    }
+pub(super) fn cuGraphNodeGetDependencies_v2(
+    node: Handle,
+    nodes: Out<Handle>,
+    data: Out<u64>,
+    count: Out<usize>,
+) -> Answer {
+    zero_data(data, count, nodes.is_null())?;
+    list(&graph::of_node(node)?.node(node)?.dependencies, nodes, count)
+}
 
-    fn cuGraphNodeGetDependentNodes(node: Handle, nodes: Out<Handle>, count: Out<usize>) {
-        list(&dependents(node)?, nodes, count)
-    }
+pub(super) fn cuGraphNodeGetDependentNodes(node: Handle, nodes: Out<Handle>, count: Out<usize>) -> Answer {
+    list(&dependents(node)?, nodes, count)
+}
 
-    fn cuGraphNodeGetDependentNodes_v2(node: Handle, nodes: Out<Handle>, data: Out<u64>, count: Out<usize>) {
-        zero_data(data, count, nodes.is_null())?;
-        list(&dependents(node)?, nodes, count)
-    }
+pub(super) fn cuGraphNodeGetDependentNodes_v2(
+    node: Handle,
+    nodes: Out<Handle>,
+    data: Out<u64>,
+    count: Out<usize>,
+) -> Answer {
+    zero_data(data, count, nodes.is_null())?;
+    list(&dependents(node)?, nodes, count)
+}
 
-    fn cuGraphAddDependencies(graph: Handle, from: In<Handle>, to: In<Handle>, count: usize) {
-        graph::find(graph)?.add_edges(&pairs(from, to, count)?)
-    }
+pub(super) fn cuGraphAddDependencies(graph: Handle, from: In<Handle>, to: In<Handle>, count: usize) -> Answer {
+    graph::find(graph)?.add_edges(&pairs(from, to, count)?)
+}
 
-    fn cuGraphAddDependencies_v2(graph: Handle, from: In<Handle>, to: In<Handle>, data: In<u64>, count: usize) {
-        no_edge_data(data, count)?;
-        graph::find(graph)?.add_edges(&pairs(from, to, count)?)
-    }
+pub(super) fn cuGraphAddDependencies_v2(
+    graph: Handle,
+    from: In<Handle>,
+    to: In<Handle>,
+    data: In<u64>,
+    count: usize,
+) -> Answer {
+    no_edge_data(data, count)?;
+    graph::find(graph)?.add_edges(&pairs(from, to, count)?)
+}
 
-    fn cuGraphRemoveDependencies(graph: Handle, from: In<Handle>, to: In<Handle>, count: usize) {
-        graph::find(graph)?.remove_edges(&pairs(from, to, count)?)
-    }
+pub(super) fn cuGraphRemoveDependencies(graph: Handle, from: In<Handle>, to: In<Handle>, count: usize) -> Answer {
+    graph::find(graph)?.remove_edges(&pairs(from, to, count)?)
+}
 
-    fn cuGraphRemoveDependencies_v2(graph: Handle, from: In<Handle>, to: In<Handle>, data: In<u64>, count: usize) {
-        no_edge_data(data, count)?;
-        graph::find(graph)?.remove_edges(&pairs(from, to, count)?)
-    }
+pub(super) fn cuGraphRemoveDependencies_v2(
+    graph: Handle,
+    from: In<Handle>,
+    to: In<Handle>,
+    data: In<u64>,
+    count: usize,
+) -> Answer {
+    no_edge_data(data, count)?;
+    graph::find(graph)?.remove_edges(&pairs(from, to, count)?)
+}
 
-    fn cuGraphChildGraphNodeGetGraph(node: Handle, graph: Out<Handle>) {
-        graph.fill(|| match graph::work_of(node)? {
-            Operation::Graph(child) => Ok(child.handle),
-            _ => Err(Status::InvalidValue),
-        })
-    }
+pub(super) fn cuGraphChildGraphNodeGetGraph(node: Handle, graph: Out<Handle>) -> Answer {
+    graph.fill(|| match graph::work_of(node)? {
+        Operation::Graph(child) => Ok(child.handle),
+        _ => Err(Status::InvalidValue),
+    })
+}
 
-    fn cuGraphDebugDotPrint(graph: Handle, path: Text, flags: u32) {
-        let _ = flags;
-        let path = Path::new(OsStr::from_bytes(path.bytes()?));
-        fs::write(path, dot(&*graph::find(graph)?)?).map_err(|_| Status::OperatingSystem)
-    }
+pub(super) fn cuGraphDebugDotPrint(graph: Handle, path: Text, flags: u32) -> Answer {
+    let _ = flags;
+    let path = Path::new(OsStr::from_bytes(path.bytes()?));
+    fs::write(path, dot(&*graph::find(graph)?)?).map_err(|_| Status::OperatingSystem)
 }
 
 /// Reads an array of handles.

@@ -1,15 +1,20 @@
 //! C functions for the nodes of graphs, except kernel nodes, and their parameters.
 
-use std::{ffi::c_void, sync::Arc};
+use std::sync::Arc;
 
-use gpufleet_surface::argument::{In, Out};
+use gpufleet_surface::{
+    argument::{In, Out},
+    structs::{
+        copy::Volume,
+        graph::{AllocateParams, AnyHead, CopyParams, FillIn, FillParams, HostParams, KernelParams},
+        memory::PoolProperties,
+    },
+};
 
 use super::{
-    copy::Volume,
-    exports,
+    copy::{self, volume},
     graph::{handles, no_edge_data},
-    graph_kernel::KernelParams,
-    pool::Properties,
+    graph_kernel,
 };
 use crate::driver::{
     context::Context,
@@ -19,241 +24,200 @@ use crate::driver::{
     fill::{Fill, Value},
     graph,
     handle::Handle,
-    host_call::{HostCall, HostFunction},
+    host_call::HostCall,
     memory,
     memory::allocate::allocate_for_graph,
     operation::Operation,
     status::{Answer, Status},
 };
 
-/// `CUDA_MEMSET_NODE_PARAMS`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct FillParams {
-    address: u64,
-    pitch: usize,
-    value: u32,
-    element_bytes: u32,
-    width: usize,
-    height: usize,
+pub(super) fn cuGraphAddEmptyNode(node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize) -> Answer {
+    add(node, graph, dependencies, count, || Ok(Operation::Empty))
 }
 
-/// `CUDA_MEMSET_NODE_PARAMS_v2`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct FillIn {
-    fill: FillParams,
+pub(super) fn cuGraphAddMemcpyNode(
+    node: Out<Handle>,
+    graph: Handle,
+    dependencies: In<Handle>,
+    count: usize,
+    params: In<Volume>,
     context: Handle,
+) -> Answer {
+    add(node, graph, dependencies, count, || copy_work(params.get()?, context))
 }
 
-/// `CUDA_HOST_NODE_PARAMS`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct HostParams {
-    function: Option<HostFunction>,
-    data: *mut c_void,
+pub(super) fn cuGraphMemcpyNodeGetParams(node: Handle, params: Out<Volume>) -> Answer {
+    params.fill(|| match graph::work_of(node)? {
+        Operation::Copy(copy) => Ok(volume(&copy)),
+        _ => Err(Status::InvalidValue),
+    })
 }
 
-/// `CUDA_MEM_ALLOC_NODE_PARAMS`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct AllocateParams {
-    pool: Properties,
-    accesses: usize,
-    access_count: usize,
-    bytes: usize,
-    address: u64,
+pub(super) fn cuGraphMemcpyNodeSetParams(node: Handle, params: In<Volume>) -> Answer {
+    graph::of_node(node)?.set_work(node, copy_work(params.get()?, 0)?)
 }
 
-/// `CUDA_MEMCPY_NODE_PARAMS`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct CopyParams {
-    flags: i32,
-    reserved: i32,
+pub(super) fn cuGraphAddMemsetNode(
+    node: Out<Handle>,
+    graph: Handle,
+    dependencies: In<Handle>,
+    count: usize,
+    params: In<FillParams>,
     context: Handle,
-    volume: Volume,
+) -> Answer {
+    add(node, graph, dependencies, count, || fill_work(&params.get()?, context))
 }
 
-/// The start of `CUgraphNodeParams`; the rest depends on the kind.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct AnyHead {
-    kind: u32,
-    reserved: [i32; 3],
+pub(super) fn cuGraphMemsetNodeGetParams(node: Handle, params: Out<FillParams>) -> Answer {
+    params.fill(|| match graph::work_of(node)? {
+        Operation::Fill(fill, _) => Ok(fill_params(&fill)),
+        _ => Err(Status::InvalidValue),
+    })
 }
 
-exports! {
-    fn cuGraphAddEmptyNode(node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize) {
-        add(node, graph, dependencies, count, || Ok(Operation::Empty))
-    }
+pub(super) fn cuGraphMemsetNodeSetParams(node: Handle, params: In<FillParams>) -> Answer {
+    graph::of_node(node)?.set_work(node, fill_work(&params.get()?, 0)?)
+}
 
-    fn cuGraphAddMemcpyNode(
-        node: Out<Handle>,
-        graph: Handle,
-        dependencies: In<Handle>,
-        count: usize,
-        params: In<Volume>,
-        context: Handle,
-    ) {
-        add(node, graph, dependencies, count, || copy_work(params.get()?, context))
-    }
+pub(super) fn cuGraphAddHostNode(
+    node: Out<Handle>,
+    graph: Handle,
+    dependencies: In<Handle>,
+    count: usize,
+    params: In<HostParams>,
+) -> Answer {
+    add(node, graph, dependencies, count, || host_work(&params.get()?))
+}
 
-    fn cuGraphMemcpyNodeGetParams(node: Handle, params: Out<Volume>) {
-        params.fill(|| match graph::work_of(node)? {
-            Operation::Copy(copy) => Ok(Volume::of(&copy)),
-            _ => Err(Status::InvalidValue),
-        })
-    }
+pub(super) fn cuGraphHostNodeGetParams(node: Handle, params: Out<HostParams>) -> Answer {
+    params.fill(|| match graph::work_of(node)? {
+        Operation::Host(HostCall { function, data }) => {
+            Ok(HostParams { function: Some(function), data: std::ptr::with_exposed_provenance_mut(data) })
+        }
+        _ => Err(Status::InvalidValue),
+    })
+}
 
-    fn cuGraphMemcpyNodeSetParams(node: Handle, params: In<Volume>) {
-        graph::of_node(node)?.set_work(node, copy_work(params.get()?, 0)?)
-    }
+pub(super) fn cuGraphHostNodeSetParams(node: Handle, params: In<HostParams>) -> Answer {
+    graph::of_node(node)?.set_work(node, host_work(&params.get()?)?)
+}
 
-    fn cuGraphAddMemsetNode(
-        node: Out<Handle>,
-        graph: Handle,
-        dependencies: In<Handle>,
-        count: usize,
-        params: In<FillParams>,
-        context: Handle,
-    ) {
-        add(node, graph, dependencies, count, || params.get()?.work(context))
-    }
+pub(super) fn cuGraphAddChildGraphNode(
+    node: Out<Handle>,
+    graph: Handle,
+    dependencies: In<Handle>,
+    count: usize,
+    child: Handle,
+) -> Answer {
+    add(node, graph, dependencies, count, || Ok(Operation::Graph(graph::find(child)?)))
+}
 
-    fn cuGraphMemsetNodeGetParams(node: Handle, params: Out<FillParams>) {
-        params.fill(|| match graph::work_of(node)? {
-            Operation::Fill(fill, _) => Ok(FillParams::of(&fill)),
-            _ => Err(Status::InvalidValue),
-        })
-    }
+pub(super) fn cuGraphAddEventRecordNode(
+    node: Out<Handle>,
+    graph: Handle,
+    dependencies: In<Handle>,
+    count: usize,
+    event: Handle,
+) -> Answer {
+    add(node, graph, dependencies, count, || record_work(event))
+}
 
-    fn cuGraphMemsetNodeSetParams(node: Handle, params: In<FillParams>) {
-        graph::of_node(node)?.set_work(node, params.get()?.work(0)?)
-    }
+pub(super) fn cuGraphEventRecordNodeGetEvent(node: Handle, event: Out<Handle>) -> Answer {
+    event.fill(|| match graph::work_of(node)? {
+        Operation::Record(event) => Ok(event),
+        _ => Err(Status::InvalidValue),
+    })
+}
 
-    fn cuGraphAddHostNode(
-        node: Out<Handle>,
-        graph: Handle,
-        dependencies: In<Handle>,
-        count: usize,
-        params: In<HostParams>,
-    ) {
-        add(node, graph, dependencies, count, || params.get()?.work())
-    }
+pub(super) fn cuGraphEventRecordNodeSetEvent(node: Handle, event: Handle) -> Answer {
+    graph::of_node(node)?.set_work(node, record_work(event)?)
+}
 
-    fn cuGraphHostNodeGetParams(node: Handle, params: Out<HostParams>) {
-        params.fill(|| match graph::work_of(node)? {
-            Operation::Host(HostCall { function, data }) => {
-                Ok(HostParams { function: Some(function), data: std::ptr::with_exposed_provenance_mut(data) })
-            }
-            _ => Err(Status::InvalidValue),
-        })
-    }
+pub(super) fn cuGraphAddEventWaitNode(
+    node: Out<Handle>,
+    graph: Handle,
+    dependencies: In<Handle>,
+    count: usize,
+    event: Handle,
+) -> Answer {
+    add(node, graph, dependencies, count, || wait_work(event))
+}
 
-    fn cuGraphHostNodeSetParams(node: Handle, params: In<HostParams>) {
-        graph::of_node(node)?.set_work(node, params.get()?.work()?)
-    }
+pub(super) fn cuGraphEventWaitNodeGetEvent(node: Handle, event: Out<Handle>) -> Answer {
+    event.fill(|| match graph::work_of(node)? {
+        Operation::Wait(event) => Ok(event),
+        _ => Err(Status::InvalidValue),
+    })
+}
 
-    fn cuGraphAddChildGraphNode(node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize, child: Handle) {
-        add(node, graph, dependencies, count, || Ok(Operation::Graph(graph::find(child)?)))
-    }
+pub(super) fn cuGraphEventWaitNodeSetEvent(node: Handle, event: Handle) -> Answer {
+    graph::of_node(node)?.set_work(node, wait_work(event)?)
+}
 
-    fn cuGraphAddEventRecordNode(
-        node: Out<Handle>,
-        graph: Handle,
-        dependencies: In<Handle>,
-        count: usize,
-        event: Handle,
-    ) {
-        add(node, graph, dependencies, count, || record_work(event))
-    }
+pub(super) fn cuGraphAddMemAllocNode(
+    node: Out<Handle>,
+    graph: Handle,
+    dependencies: In<Handle>,
+    count: usize,
+    params: Out<AllocateParams>,
+) -> Answer {
+    add(node, graph, dependencies, count, || allocate_work(params))
+}
 
-    fn cuGraphEventRecordNodeGetEvent(node: Handle, event: Out<Handle>) {
-        event.fill(|| match graph::work_of(node)? {
-            Operation::Record(event) => Ok(event),
-            _ => Err(Status::InvalidValue),
-        })
-    }
+pub(super) fn cuGraphMemAllocNodeGetParams(node: Handle, params: Out<AllocateParams>) -> Answer {
+    params.fill(|| match graph::work_of(node)? {
+        Operation::Allocate(memory) => Ok(AllocateParams {
+            pool: PoolProperties::on(current::context()?.device.ordinal),
+            accesses: 0,
+            access_count: 0,
+            bytes: memory.bytes as usize,
+            address: memory.address,
+        }),
+        _ => Err(Status::InvalidValue),
+    })
+}
 
-    fn cuGraphEventRecordNodeSetEvent(node: Handle, event: Handle) {
-        graph::of_node(node)?.set_work(node, record_work(event)?)
-    }
+pub(super) fn cuGraphAddMemFreeNode(
+    node: Out<Handle>,
+    graph: Handle,
+    dependencies: In<Handle>,
+    count: usize,
+    address: u64,
+) -> Answer {
+    add(node, graph, dependencies, count, || free_work(address))
+}
 
-    fn cuGraphAddEventWaitNode(
-        node: Out<Handle>,
-        graph: Handle,
-        dependencies: In<Handle>,
-        count: usize,
-        event: Handle,
-    ) {
-        add(node, graph, dependencies, count, || wait_work(event))
-    }
+pub(super) fn cuGraphMemFreeNodeGetParams(node: Handle, address: Out<u64>) -> Answer {
+    address.fill(|| match graph::work_of(node)? {
+        Operation::Free(address) => Ok(address),
+        _ => Err(Status::InvalidValue),
+    })
+}
 
-    fn cuGraphEventWaitNodeGetEvent(node: Handle, event: Out<Handle>) {
-        event.fill(|| match graph::work_of(node)? {
-            Operation::Wait(event) => Ok(event),
-            _ => Err(Status::InvalidValue),
-        })
-    }
+pub(super) fn cuGraphAddNode(
+    node: Out<Handle>,
+    graph: Handle,
+    dependencies: In<Handle>,
+    count: usize,
+    params: Out<AnyHead>,
+) -> Answer {
+    add(node, graph, dependencies, count, || any_work(params))
+}
 
-    fn cuGraphEventWaitNodeSetEvent(node: Handle, event: Handle) {
-        graph::of_node(node)?.set_work(node, wait_work(event)?)
-    }
+pub(super) fn cuGraphAddNode_v2(
+    node: Out<Handle>,
+    graph: Handle,
+    dependencies: In<Handle>,
+    data: In<u64>,
+    count: usize,
+    params: Out<AnyHead>,
+) -> Answer {
+    no_edge_data(data, count)?;
+    add(node, graph, dependencies, count, || any_work(params))
+}
 
-    fn cuGraphAddMemAllocNode(
-        node: Out<Handle>,
-        graph: Handle,
-        dependencies: In<Handle>,
-        count: usize,
-        params: Out<AllocateParams>,
-    ) {
-        add(node, graph, dependencies, count, || allocate_work(params))
-    }
-
-    fn cuGraphMemAllocNodeGetParams(node: Handle, params: Out<AllocateParams>) {
-        params.fill(|| match graph::work_of(node)? {
-            Operation::Allocate(memory) => Ok(AllocateParams {
-                pool: Properties::on(current::context()?.device.ordinal),
-                accesses: 0,
-                access_count: 0,
-                bytes: memory.bytes as usize,
-                address: memory.address,
-            }),
-            _ => Err(Status::InvalidValue),
-        })
-    }
-
-    fn cuGraphAddMemFreeNode(node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize, address: u64) {
-        add(node, graph, dependencies, count, || free_work(address))
-    }
-
-    fn cuGraphMemFreeNodeGetParams(node: Handle, address: Out<u64>) {
-        address.fill(|| match graph::work_of(node)? {
-            Operation::Free(address) => Ok(address),
-            _ => Err(Status::InvalidValue),
-        })
-    }
-
-    fn cuGraphAddNode(node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize, params: Out<AnyHead>) {
-        add(node, graph, dependencies, count, || any_work(params))
-    }
-
-    fn cuGraphAddNode_v2(
-        node: Out<Handle>,
-        graph: Handle,
-        dependencies: In<Handle>,
-        data: In<u64>,
-        count: usize,
-        params: Out<AnyHead>,
-    ) {
-        no_edge_data(data, count)?;
-        add(node, graph, dependencies, count, || any_work(params))
-    }
-
-    fn cuGraphNodeSetParams(node: Handle, params: Out<AnyHead>) {
-        graph::of_node(node)?.set_work(node, any_work(params)?)
-    }
+pub(super) fn cuGraphNodeSetParams(node: Handle, params: Out<AnyHead>) -> Answer {
+    graph::of_node(node)?.set_work(node, any_work(params)?)
 }
 
 pub(super) fn add(
@@ -278,7 +242,7 @@ pub(super) fn context_of(handle: Handle) -> Answer<Arc<Context>> {
 
 pub(super) fn copy_work(volume: Volume, context: Handle) -> Answer<Operation> {
     context_of(context)?;
-    let copy = volume.copy()?;
+    let copy = copy::copy(&volume)?;
     copy.check()?;
     Ok(Operation::Copy(copy))
 }
@@ -293,9 +257,9 @@ pub(super) fn wait_work(event: Handle) -> Answer<Operation> {
 
 fn allocate_work(place: Out<AllocateParams>) -> Answer<Operation> {
     let mut params = place.input().get()?;
-    params.pool.check()?;
+    let device = params.pool.device()?;
     let context = current::context()?;
-    if params.pool.device() != context.device.ordinal {
+    if device != context.device.ordinal {
         return Err(Status::InvalidValue);
     }
     let memory = allocate_for_graph(&context, params.bytes)?;
@@ -314,16 +278,16 @@ pub(super) fn any_work(params: Out<AnyHead>) -> Answer<Operation> {
     let body = params.at(1);
     let handle = || body.cast::<Handle>().input().get();
     match kind {
-        0 => body.cast::<KernelParams>().input().get()?.work(),
+        0 => graph_kernel::work(&body.cast::<KernelParams>().input().get()?),
         1 => {
             let CopyParams { flags: _, reserved: _, context, volume } = body.cast().input().get()?;
             copy_work(volume, context)
         }
         2 => {
             let FillIn { fill, context } = body.cast().input().get()?;
-            fill.work(context)
+            fill_work(&fill, context)
         }
-        3 => body.cast::<HostParams>().input().get()?.work(),
+        3 => host_work(&body.cast::<HostParams>().input().get()?),
         4 => Ok(Operation::Graph(graph::find(handle()?)?)),
         5 => Ok(Operation::Empty),
         6 => wait_work(handle()?),
@@ -335,34 +299,32 @@ pub(super) fn any_work(params: Out<AnyHead>) -> Answer<Operation> {
     }
 }
 
-impl FillParams {
-    pub(super) fn work(&self, context: Handle) -> Answer<Operation> {
-        let Self { address, pitch, value, element_bytes, width, height } = *self;
-        let value = match element_bytes {
-            1 => u8::try_from(value).map(Value::One).map_err(|_| Status::InvalidValue)?,
-            2 => u16::try_from(value).map(Value::Two).map_err(|_| Status::InvalidValue)?,
-            4 => Value::Four(value),
-            _ => return Err(Status::InvalidValue),
-        };
-        let fill = Fill { address, value, width, height, pitch };
-        let device = fill.check(context_of(context)?.device)?.ok_or(Status::InvalidValue)?;
-        Ok(Operation::Fill(fill, device))
-    }
-
-    fn of(fill: &Fill) -> Self {
-        let (value, element_bytes) = match fill.value {
-            Value::One(value) => (value.into(), 1),
-            Value::Two(value) => (value.into(), 2),
-            Value::Four(value) => (value, 4),
-        };
-        let Fill { address, width, height, pitch, .. } = *fill;
-        Self { address, pitch, value, element_bytes, width, height }
-    }
+/// Makes the work of a node that fills memory.
+pub(super) fn fill_work(params: &FillParams, context: Handle) -> Answer<Operation> {
+    let FillParams { address, pitch, value, element_bytes, width, height } = *params;
+    let value = match element_bytes {
+        1 => u8::try_from(value).map(Value::One).map_err(|_| Status::InvalidValue)?,
+        2 => u16::try_from(value).map(Value::Two).map_err(|_| Status::InvalidValue)?,
+        4 => Value::Four(value),
+        _ => return Err(Status::InvalidValue),
+    };
+    let fill = Fill { address, value, width, height, pitch };
+    let device = fill.check(context_of(context)?.device)?.ok_or(Status::InvalidValue)?;
+    Ok(Operation::Fill(fill, device))
 }
 
-impl HostParams {
-    pub(super) fn work(&self) -> Answer<Operation> {
-        let function = self.function.ok_or(Status::InvalidValue)?;
-        Ok(Operation::Host(HostCall { function, data: self.data.expose_provenance() }))
-    }
+fn fill_params(fill: &Fill) -> FillParams {
+    let (value, element_bytes) = match fill.value {
+        Value::One(value) => (value.into(), 1),
+        Value::Two(value) => (value.into(), 2),
+        Value::Four(value) => (value, 4),
+    };
+    let Fill { address, width, height, pitch, .. } = *fill;
+    FillParams { address, pitch, value, element_bytes, width, height }
+}
+
+/// Makes the work of a node that calls a function of the caller.
+pub(super) fn host_work(params: &HostParams) -> Answer<Operation> {
+    let function = params.function.ok_or(Status::InvalidValue)?;
+    Ok(Operation::Host(HostCall { function, data: params.data.expose_provenance() }))
 }

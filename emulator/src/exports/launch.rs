@@ -1,8 +1,10 @@
 //! C functions that launch kernels (`cuLaunchKernel` and so on).
 
-use gpufleet_surface::argument::In;
+use gpufleet_surface::{
+    argument::In,
+    structs::launch::{LaunchAttribute, LaunchConfig},
+};
 
-use super::exports;
 use crate::driver::{
     handle::Handle,
     launch::{Arguments, Request},
@@ -24,99 +26,79 @@ pub(super) const CLUSTER_SHAPES: [u32; 2] = [4, 11];
 /// cluster scheduling, overlap with the previous kernel, priority, domains of memory fences, the carve-out.
 pub(super) const HINTS: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
 
-/// `CUlaunchConfig`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Config {
-    grid: [u32; 3],
-    block: [u32; 3],
+pub(super) fn cuLaunchKernel(
+    function: Handle,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
     shared_bytes: u32,
     stream: Handle,
-    attributes: In<Attribute>,
-    attribute_count: u32,
+    parameters: In<*const u8>,
+    extra: In<usize>,
+) -> Answer {
+    let request = Request {
+        function,
+        grid: [grid_x, grid_y, grid_z],
+        block: [block_x, block_y, block_z],
+        dynamic_shared: shared_bytes,
+        stream,
+        cooperative: false,
+    };
+    submit(&request, parameters, extra)
 }
 
-/// `CUlaunchAttribute`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Attribute {
-    id: u32,
-    padding: u32,
-    value: [u64; 8],
+pub(super) fn cuLaunchCooperativeKernel(
+    function: Handle,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared_bytes: u32,
+    stream: Handle,
+    parameters: In<*const u8>,
+) -> Answer {
+    let request = Request {
+        function,
+        grid: [grid_x, grid_y, grid_z],
+        block: [block_x, block_y, block_z],
+        dynamic_shared: shared_bytes,
+        stream,
+        cooperative: true,
+    };
+    submit(&request, parameters, In::from_address(0))
 }
 
-exports! {
-    per_thread ptsz:
-
-    fn cuLaunchKernel(
-        function: Handle,
-        grid_x: u32,
-        grid_y: u32,
-        grid_z: u32,
-        block_x: u32,
-        block_y: u32,
-        block_z: u32,
-        shared_bytes: u32,
-        stream: Handle,
-        parameters: In<*const u8>,
-        extra: In<usize>,
-    ) {
-        let request = Request {
-            function,
-            grid: [grid_x, grid_y, grid_z],
-            block: [block_x, block_y, block_z],
-            dynamic_shared: shared_bytes,
-            stream,
-            cooperative: false,
-        };
-        submit(&request, parameters, extra)
-    }
-
-    fn cuLaunchCooperativeKernel(
-        function: Handle,
-        grid_x: u32,
-        grid_y: u32,
-        grid_z: u32,
-        block_x: u32,
-        block_y: u32,
-        block_z: u32,
-        shared_bytes: u32,
-        stream: Handle,
-        parameters: In<*const u8>,
-    ) {
-        let request = Request {
-            function,
-            grid: [grid_x, grid_y, grid_z],
-            block: [block_x, block_y, block_z],
-            dynamic_shared: shared_bytes,
-            stream,
-            cooperative: true,
-        };
-        submit(&request, parameters, In::from_address(0))
-    }
-
-    fn cuLaunchKernelEx(config: In<Config>, function: Handle, parameters: In<*const u8>, extra: In<usize>) {
-        let config = config.get()?;
-        let mut cooperative = false;
-        for index in 0..config.attribute_count as usize {
-            let Attribute { id, padding: _, value } = config.attributes.at(index)?;
-            match id {
-                COOPERATIVE => cooperative = value[0] as u32 != 0,
-                id if CLUSTER_SHAPES.contains(&id) => check_cluster(value)?,
-                id if HINTS.contains(&id) => {}
-                _ => return Err(Status::NotSupported),
-            }
+pub(super) fn cuLaunchKernelEx(
+    config: In<LaunchConfig>,
+    function: Handle,
+    parameters: In<*const u8>,
+    extra: In<usize>,
+) -> Answer {
+    let config = config.get()?;
+    let mut cooperative = false;
+    for index in 0..config.attribute_count as usize {
+        let LaunchAttribute { id, padding: _, value } = config.attributes.at(index)?;
+        match id {
+            COOPERATIVE => cooperative = value[0] as u32 != 0,
+            id if CLUSTER_SHAPES.contains(&id) => check_cluster(value)?,
+            id if HINTS.contains(&id) => {}
+            _ => return Err(Status::NotSupported),
         }
-        let request = Request {
-            function,
-            grid: config.grid,
-            block: config.block,
-            dynamic_shared: config.shared_bytes,
-            stream: config.stream,
-            cooperative,
-        };
-        submit(&request, parameters, extra)
     }
+    let request = Request {
+        function,
+        grid: config.grid,
+        block: config.block,
+        dynamic_shared: config.shared_bytes,
+        stream: config.stream,
+        cooperative,
+    };
+    submit(&request, parameters, extra)
 }
 
 /// Allows clusters of one block, which need no support.

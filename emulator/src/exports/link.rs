@@ -10,10 +10,7 @@ use std::{
 
 use gpufleet_surface::argument::{In, Out, Text};
 
-use super::{
-    exports,
-    module::{JitOptions, jit_options, write_logs},
-};
+use super::module::{JitOptions, jit_options, write_logs};
 use crate::driver::{
     capture, current,
     handle::{Handle, fresh},
@@ -44,62 +41,67 @@ struct Linking {
 
 static LINKINGS: Mutex<Option<HashMap<Handle, Linking>>> = Mutex::new(None);
 
-exports! {
-    fn cuLinkCreate_v2(count: u32, options: In<u32>, values: Out<usize>, state: Out<Handle>) {
-        current::context()?;
-        let options = jit_options(count as usize, options, values)?;
-        state.fill(|| {
-            let handle = fresh();
-            linkings().get_or_insert_default().insert(handle, Linking { options, inputs: Vec::new(), image: None });
-            Ok(handle)
-        })
-    }
+pub(super) fn cuLinkCreate_v2(count: u32, options: In<u32>, values: Out<usize>, state: Out<Handle>) -> Answer {
+    current::context()?;
+    let options = jit_options(count as usize, options, values)?;
+    state.fill(|| {
+        let handle = fresh();
+        linkings().get_or_insert_default().insert(handle, Linking { options, inputs: Vec::new(), image: None });
+        Ok(handle)
+    })
+}
 
-    fn cuLinkAddData_v2(
-        state: Handle,
-        kind: u32,
-        data: In<u8>,
-        bytes: usize,
-        name: Text,
-        count: u32,
-        options: In<u32>,
-        values: In<usize>,
-    ) {
-        let _ = (count, options, values);
-        // The name may be null.
-        let name = name.bytes().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
-        add(state, kind, name, data.bytes(bytes)?.to_vec())
-    }
+pub(super) fn cuLinkAddData_v2(
+    state: Handle,
+    kind: u32,
+    data: In<u8>,
+    bytes: usize,
+    name: Text,
+    count: u32,
+    options: In<u32>,
+    values: In<usize>,
+) -> Answer {
+    let _ = (count, options, values);
+    // The name may be null.
+    let name = name.bytes().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
+    add(state, kind, name, data.bytes(bytes)?.to_vec())
+}
 
-    fn cuLinkAddFile_v2(state: Handle, kind: u32, path: Text, count: u32, options: In<u32>, values: In<usize>) {
-        let _ = (count, options, values);
-        let path = Path::new(OsStr::from_bytes(path.bytes()?));
-        add(state, kind, path.display().to_string(), jit::read(path)?)
-    }
+pub(super) fn cuLinkAddFile_v2(
+    state: Handle,
+    kind: u32,
+    path: Text,
+    count: u32,
+    options: In<u32>,
+    values: In<usize>,
+) -> Answer {
+    let _ = (count, options, values);
+    let path = Path::new(OsStr::from_bytes(path.bytes()?));
+    add(state, kind, path.display().to_string(), jit::read(path)?)
+}
 
-    /// The result belongs to the linking and is freed with it.
-    fn cuLinkComplete(state: Handle, image: Out<*const u8>, bytes: Out<usize>) {
-        let device = current::context()?.device;
-        capture::forbid_unsafe()?;
-        with(state, |linking| {
-            if linking.inputs.is_empty() {
-                return Err(Status::InvalidValue);
-            }
-            let mut linked = match link::link(device, &linking.inputs, linking.options.registers_max) {
-                Ok((linked, log)) => write_logs(&linking.options, &log, "").map(|()| linked)?,
-                Err(JitError { status, log }) => return write_logs(&linking.options, "", &log).and(Err(status)),
-            };
-            linked.push(0);
-            let linked = linking.image.insert(linked.into_boxed_slice());
-            image.fill(|| Ok(linked.as_ptr()))?;
-            bytes.set(linked.len());
-            Ok(())
-        })
-    }
+/// The result belongs to the linking and is freed with it.
+pub(super) fn cuLinkComplete(state: Handle, image: Out<*const u8>, bytes: Out<usize>) -> Answer {
+    let device = current::context()?.device;
+    capture::forbid_unsafe()?;
+    with(state, |linking| {
+        if linking.inputs.is_empty() {
+            return Err(Status::InvalidValue);
+        }
+        let mut linked = match link::link(device, &linking.inputs, linking.options.registers_max) {
+            Ok((linked, log)) => write_logs(&linking.options, &log, "").map(|()| linked)?,
+            Err(JitError { status, log }) => return write_logs(&linking.options, "", &log).and(Err(status)),
+        };
+        linked.push(0);
+        let linked = linking.image.insert(linked.into_boxed_slice());
+        image.fill(|| Ok(linked.as_ptr()))?;
+        bytes.set(linked.len());
+        Ok(())
+    })
+}
 
-    fn cuLinkDestroy(state: Handle) {
-        linkings().as_mut().and_then(|all| all.remove(&state)).map(drop).ok_or(Status::InvalidHandle)
-    }
+pub(super) fn cuLinkDestroy(state: Handle) -> Answer {
+    linkings().as_mut().and_then(|all| all.remove(&state)).map(drop).ok_or(Status::InvalidHandle)
 }
 
 fn add(state: Handle, kind: u32, name: String, mut image: Vec<u8>) -> Answer {

@@ -2,160 +2,162 @@
 
 use std::ffi::c_void;
 
-use gpufleet_surface::argument::{In, Out};
+use gpufleet_surface::{
+    argument::{In, Out},
+    structs::memory::Location,
+};
 
-use super::exports;
 use crate::driver::{
     handle::Handle,
     memory, pinned,
     pointer::{self, PointerAttribute},
-    status::Status,
+    status::{Answer, Status},
     stream,
 };
 
-/// `CUmemLocation`, passed by value.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Location {
-    kind: u32,
-    id: i32,
+pub(super) fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) -> Answer {
+    address.fill(|| memory::alloc(bytes))
 }
 
-exports! {
-    fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) {
-        address.fill(|| memory::alloc(bytes))
-    }
+pub(super) fn cuMemAllocManaged(address: Out<u64>, bytes: usize, flags: u32) -> Answer {
+    address.fill(|| memory::alloc_managed(bytes, flags))
+}
 
-    fn cuMemAllocManaged(address: Out<u64>, bytes: usize, flags: u32) {
-        address.fill(|| memory::alloc_managed(bytes, flags))
+pub(super) fn cuMemAllocPitch_v2(
+    address: Out<u64>,
+    pitch: Out<usize>,
+    width_bytes: usize,
+    height: usize,
+    element_bytes: u32,
+) -> Answer {
+    if pitch.is_null() {
+        return Err(Status::InvalidValue);
     }
+    address.fill(|| {
+        let pitched = memory::alloc_pitch(width_bytes, height, element_bytes)?;
+        pitch.set(pitched.pitch);
+        Ok(pitched.address)
+    })
+}
 
-    fn cuMemAllocPitch_v2(address: Out<u64>, pitch: Out<usize>, width_bytes: usize, height: usize, element_bytes: u32) {
-        if pitch.is_null() {
-            return Err(Status::InvalidValue);
+pub(super) fn cuMemFree_v2(address: u64) -> Answer {
+    memory::free(address)
+}
+
+pub(super) fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> Answer {
+    let (free_bytes, total_bytes) = memory::info()?;
+    free.fill(|| Ok(free_bytes))?;
+    total.fill(|| Ok(total_bytes))
+}
+
+pub(super) fn cuMemGetAddressRange_v2(base: Out<u64>, bytes: Out<usize>, address: u64) -> Answer {
+    let (start, length) = memory::range(address)?;
+    base.set(start);
+    bytes.set(length);
+    Ok(())
+}
+
+pub(super) fn cuMemHostAlloc(pointer: Out<usize>, bytes: usize, flags: u32) -> Answer {
+    pointer.fill(|| pinned::alloc(bytes, flags))
+}
+
+pub(super) fn cuMemAllocHost_v2(pointer: Out<usize>, bytes: usize) -> Answer {
+    pointer.fill(|| pinned::alloc(bytes, 0))
+}
+
+pub(super) fn cuMemFreeHost(pointer: usize) -> Answer {
+    pinned::free(pointer)
+}
+
+pub(super) fn cuMemHostRegister_v2(pointer: Out<u8>, bytes: usize, flags: u32) -> Answer {
+    pinned::register(pointer.pointer(), bytes, flags)
+}
+
+pub(super) fn cuMemHostUnregister(pointer: usize) -> Answer {
+    pinned::unregister(pointer)
+}
+
+pub(super) fn cuMemHostGetDevicePointer_v2(address: Out<u64>, pointer: usize, flags: u32) -> Answer {
+    if flags != 0 {
+        return Err(Status::InvalidValue);
+    }
+    address.fill(|| pinned::block(pointer).map(|_| pointer as u64))
+}
+
+pub(super) fn cuMemHostGetFlags(flags: Out<u32>, pointer: usize) -> Answer {
+    // Registered memory has no flags.
+    flags.fill(|| {
+        let block = pinned::block(pointer)?;
+        block.layout.map(|_| block.flags).ok_or(Status::InvalidValue)
+    })
+}
+
+pub(super) fn cuPointerGetAttribute(value: Out<c_void>, attribute: u32, address: u64) -> Answer {
+    if value.is_null() {
+        return Err(Status::InvalidValue);
+    }
+    store(value, pointer::attribute(attribute, address)?);
+    Ok(())
+}
+
+/// An attribute that an address does not have is 0 in this call, not an error.
+pub(super) fn cuPointerGetAttributes(count: u32, attributes: In<u32>, values: In<Out<c_void>>, address: u64) -> Answer {
+    for index in 0..count as usize {
+        let (attribute, value) = (attributes.at(index)?, values.at(index)?);
+        match pointer::attribute(attribute, address) {
+            Ok(known) => store(value, known),
+            Err(_) => store(value, unknown(attribute)),
         }
-        address.fill(|| {
-            let pitched = memory::alloc_pitch(width_bytes, height, element_bytes)?;
-            pitch.set(pitched.pitch);
-            Ok(pitched.address)
-        })
     }
+    Ok(())
+}
 
-    fn cuMemFree_v2(address: u64) {
-        memory::free(address)
-    }
+/// Only checks that the range is managed: host and device share one memory, so hints about its location have no
+/// effect.
+pub(super) fn cuMemAdvise(address: u64, bytes: usize, advice: u32, device: i32) -> Answer {
+    let _ = (advice, device);
+    memory::check_managed(address, bytes)
+}
 
-    fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) {
-        let (free_bytes, total_bytes) = memory::info()?;
-        free.fill(|| Ok(free_bytes))?;
-        total.fill(|| Ok(total_bytes))
-    }
+pub(super) fn cuMemAdvise_v2(address: u64, bytes: usize, advice: u32, location: Location) -> Answer {
+    let _ = (advice, location.kind, location.id);
+    memory::check_managed(address, bytes)
+}
 
-    fn cuMemGetAddressRange_v2(base: Out<u64>, bytes: Out<usize>, address: u64) {
-        let (start, length) = memory::range(address)?;
-        base.set(start);
-        bytes.set(length);
-        Ok(())
-    }
+pub(super) fn cuMemAllocAsync(address: Out<u64>, bytes: usize, stream: Handle) -> Answer {
+    address.fill(|| memory::alloc_async(bytes, None, stream))
+}
 
-    fn cuMemHostAlloc(pointer: Out<usize>, bytes: usize, flags: u32) {
-        pointer.fill(|| pinned::alloc(bytes, flags))
-    }
+pub(super) fn cuMemAllocFromPoolAsync(address: Out<u64>, bytes: usize, pool: Handle, stream: Handle) -> Answer {
+    address.fill(|| memory::alloc_async(bytes, Some(pool), stream))
+}
 
-    fn cuMemAllocHost_v2(pointer: Out<usize>, bytes: usize) {
-        pointer.fill(|| pinned::alloc(bytes, 0))
-    }
+pub(super) fn cuMemFreeAsync(address: u64, stream: Handle) -> Answer {
+    memory::free_async(address, stream)
+}
 
-    fn cuMemFreeHost(pointer: usize) {
-        pinned::free(pointer)
-    }
+pub(super) fn cuMemPrefetchAsync(address: u64, bytes: usize, device: i32, stream: Handle) -> Answer {
+    let _ = device;
+    stream::find(stream)?;
+    memory::check_managed(address, bytes)
+}
 
-    fn cuMemHostRegister_v2(pointer: Out<u8>, bytes: usize, flags: u32) {
-        pinned::register(pointer.pointer(), bytes, flags)
-    }
+pub(super) fn cuMemPrefetchAsync_v2(
+    address: u64,
+    bytes: usize,
+    location: Location,
+    flags: u32,
+    stream: Handle,
+) -> Answer {
+    let _ = (location.kind, location.id, flags);
+    stream::find(stream)?;
+    memory::check_managed(address, bytes)
+}
 
-    fn cuMemHostUnregister(pointer: usize) {
-        pinned::unregister(pointer)
-    }
-
-    fn cuMemHostGetDevicePointer_v2(address: Out<u64>, pointer: usize, flags: u32) {
-        if flags != 0 {
-            return Err(Status::InvalidValue);
-        }
-        address.fill(|| pinned::block(pointer).map(|_| pointer as u64))
-    }
-
-    fn cuMemHostGetFlags(flags: Out<u32>, pointer: usize) {
-        // Registered memory has no flags.
-        flags.fill(|| {
-            let block = pinned::block(pointer)?;
-            block.layout.map(|_| block.flags).ok_or(Status::InvalidValue)
-        })
-    }
-
-    fn cuPointerGetAttribute(value: Out<c_void>, attribute: u32, address: u64) {
-        if value.is_null() {
-            return Err(Status::InvalidValue);
-        }
-        store(value, pointer::attribute(attribute, address)?);
-        Ok(())
-    }
-
-    /// An attribute that an address does not have is 0 in this call, not an error.
-    fn cuPointerGetAttributes(count: u32, attributes: In<u32>, values: In<Out<c_void>>, address: u64) {
-        for index in 0..count as usize {
-            let (attribute, value) = (attributes.at(index)?, values.at(index)?);
-            match pointer::attribute(attribute, address) {
-                Ok(known) => store(value, known),
-                Err(_) => store(value, unknown(attribute)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Only checks that the range is managed: host and device share one memory, so hints about its location have no
-    /// effect.
-    fn cuMemAdvise(address: u64, bytes: usize, advice: u32, device: i32) {
-        let _ = (advice, device);
-        memory::check_managed(address, bytes)
-    }
-
-    fn cuMemAdvise_v2(address: u64, bytes: usize, advice: u32, location: Location) {
-        let _ = (advice, location.kind, location.id);
-        memory::check_managed(address, bytes)
-    }
-
-    per_thread ptsz:
-
-    fn cuMemAllocAsync(address: Out<u64>, bytes: usize, stream: Handle) {
-        address.fill(|| memory::alloc_async(bytes, None, stream))
-    }
-
-    fn cuMemAllocFromPoolAsync(address: Out<u64>, bytes: usize, pool: Handle, stream: Handle) {
-        address.fill(|| memory::alloc_async(bytes, Some(pool), stream))
-    }
-
-    fn cuMemFreeAsync(address: u64, stream: Handle) {
-        memory::free_async(address, stream)
-    }
-
-    fn cuMemPrefetchAsync(address: u64, bytes: usize, device: i32, stream: Handle) {
-        let _ = device;
-        stream::find(stream)?;
-        memory::check_managed(address, bytes)
-    }
-
-    fn cuMemPrefetchAsync_v2(address: u64, bytes: usize, location: Location, flags: u32, stream: Handle) {
-        let _ = (location.kind, location.id, flags);
-        stream::find(stream)?;
-        memory::check_managed(address, bytes)
-    }
-
-    fn cuStreamAttachMemAsync(stream: Handle, address: u64, bytes: usize, flags: u32) {
-        let _ = flags;
-        stream::find(stream)?;
-        memory::check_managed(address, bytes)
-    }
+pub(super) fn cuStreamAttachMemAsync(stream: Handle, address: u64, bytes: usize, flags: u32) -> Answer {
+    let _ = flags;
+    stream::find(stream)?;
+    memory::check_managed(address, bytes)
 }
 
 fn store(place: Out<c_void>, value: PointerAttribute) {

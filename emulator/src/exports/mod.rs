@@ -1,9 +1,15 @@
-//! The C interface: every `cu*` symbol that cudarc 0.19.10 declares for CUDA 12.8, the functions' first names in
-//! [`old`], and a few functions of our own in [`extra`].
+//! The C interface: every `cu*` symbol that cudarc 0.19.10 declares for CUDA 12.8, the functions' first names, and a
+//! few functions of our own in [`extra`].
 //!
-//! `exports!` defines a function and adds it to its file's list; [`unsupported`] answers "not supported" for all other
-//! functions. A symbol in both would not link, and one in neither fails the integration test that looks up each name.
-//! Panics are caught at this boundary.
+//! [`table`] exports a function for each row of the table of calls in `gpufleet_surface`. The other files contain the
+//! bodies, one file for each file of rows. A row without a body does not compile, nor does a body with other arguments
+//! than its row. Panics are caught at this boundary.
+
+#![expect(
+    non_snake_case,
+    clippy::too_many_arguments,
+    reason = "bodies have the names and the arguments of their C functions"
+)]
 
 mod array;
 mod array_copy;
@@ -32,47 +38,8 @@ mod proc_address;
 mod staged_launch;
 mod start;
 mod stream;
-mod symbol;
+mod table;
 mod texture;
 mod texture_reference;
-mod unsupported;
 mod user_object;
 mod virtual_memory;
-
-use symbol::{Symbol, exports};
-
-/// Returns all exported driver functions.
-fn symbols() -> Vec<Symbol> {
-    let lists = [
-        array::symbols(),
-        array_copy::symbols(),
-        capture::symbols(),
-        context::symbols(),
-        copy::symbols(),
-        device::symbols(),
-        error::symbols(),
-        event::symbols(),
-        fill::symbols(),
-        function::symbols(),
-        graph::symbols(),
-        graph_exec::symbols(),
-        graph_kernel::symbols(),
-        graph_node::symbols(),
-        launch::symbols(),
-        library::symbols(),
-        link::symbols(),
-        memory::symbols(),
-        module::symbols(),
-        pool::symbols(),
-        proc_address::symbols(),
-        staged_launch::symbols(),
-        start::symbols(),
-        stream::symbols(),
-        texture::symbols(),
-        texture_reference::symbols(),
-        unsupported::symbols(),
-        user_object::symbols(),
-        virtual_memory::symbols(),
-    ];
-    lists.concat()
-}

@@ -7,7 +7,6 @@ use gpufleet_surface::{
     image::Image,
 };
 
-use super::exports;
 use crate::driver::{
     current,
     handle::Handle,
@@ -44,83 +43,81 @@ pub(super) struct JitOptions {
 // SAFETY: the caller that passes the buffers to a linking vouches for them until it ends, on any thread.
 unsafe impl Send for JitOptions {}
 
-exports! {
-    fn cuModuleLoad(module: Out<Handle>, path: Text) {
-        let path = Path::new(OsStr::from_bytes(path.bytes()?));
-        module.fill(|| {
-            current::context()?;
-            load(&jit::read(path)?)
-        })
-    }
+pub(super) fn cuModuleLoad(module: Out<Handle>, path: Text) -> Answer {
+    let path = Path::new(OsStr::from_bytes(path.bytes()?));
+    module.fill(|| {
+        current::context()?;
+        load(&jit::read(path)?)
+    })
+}
 
-    fn cuModuleLoadData(module: Out<Handle>, image: Image) {
-        module.fill(|| {
-            current::context()?;
-            load(image.bytes()?)
-        })
-    }
+pub(super) fn cuModuleLoadData(module: Out<Handle>, image: Image) -> Answer {
+    module.fill(|| {
+        current::context()?;
+        load(image.bytes()?)
+    })
+}
 
-    fn cuModuleLoadFatBinary(module: Out<Handle>, image: Image) {
-        module.fill(|| {
-            current::context()?;
-            load(image.bytes()?)
-        })
-    }
+pub(super) fn cuModuleLoadFatBinary(module: Out<Handle>, image: Image) -> Answer {
+    module.fill(|| {
+        current::context()?;
+        load(image.bytes()?)
+    })
+}
 
-    fn cuModuleLoadDataEx(
-        module: Out<Handle>,
-        image: Image,
-        count: u32,
-        options: In<u32>,
-        values: Out<usize>,
-    ) {
-        module.fill(|| {
-            current::context()?;
-            let options = jit_options(count as usize, options, values)?;
-            match module::load(image.bytes()?, options.registers_max) {
-                Ok(LoadedModule { handle, log }) => write_logs(&options, &log, "").map(|()| handle),
-                Err(JitError { status, log }) => write_logs(&options, "", &log).and(Err(status)),
-            }
-        })
-    }
-
-    fn cuModuleUnload(module: Handle) {
-        module::unload(module)
-    }
-
-    fn cuModuleGetFunction(function: Out<Handle>, module: Handle, name: Text) {
-        function.fill(|| module::find(module)?.function(name.name()?))
-    }
-
-    fn cuModuleGetFunctionCount(count: Out<u32>, module: Handle) {
-        count.fill(|| Ok(module::find(module)?.kernel_names().len() as u32))
-    }
-
-    fn cuModuleEnumerateFunctions(functions: Out<Handle>, room: u32, module: Handle) {
-        let module = module::find(module)?;
-        if functions.is_null() {
-            return Err(Status::InvalidValue);
+pub(super) fn cuModuleLoadDataEx(
+    module: Out<Handle>,
+    image: Image,
+    count: u32,
+    options: In<u32>,
+    values: Out<usize>,
+) -> Answer {
+    module.fill(|| {
+        current::context()?;
+        let options = jit_options(count as usize, options, values)?;
+        match module::load(image.bytes()?, options.registers_max) {
+            Ok(LoadedModule { handle, log }) => write_logs(&options, &log, "").map(|()| handle),
+            Err(JitError { status, log }) => write_logs(&options, "", &log).and(Err(status)),
         }
-        for (index, name) in module.kernel_names().iter().take(room as usize).enumerate() {
-            functions.at(index).fill(|| module.function(name))?;
-        }
-        Ok(())
-    }
+    })
+}
 
-    /// The caller may leave out one of the results, but not both.
-    fn cuModuleGetGlobal_v2(address: Out<u64>, bytes: Out<usize>, module: Handle, name: Text) {
-        if address.is_null() && bytes.is_null() {
-            return Err(Status::InvalidValue);
-        }
-        let (start, length) = module::find(module)?.global(name.name()?)?;
-        address.set(start);
-        bytes.set(length);
-        Ok(())
-    }
+pub(super) fn cuModuleUnload(module: Handle) -> Answer {
+    module::unload(module)
+}
 
-    fn cuModuleGetLoadingMode(mode: Out<u32>) {
-        mode.fill(|| Ok(EAGER))
+pub(super) fn cuModuleGetFunction(function: Out<Handle>, module: Handle, name: Text) -> Answer {
+    function.fill(|| module::find(module)?.function(name.name()?))
+}
+
+pub(super) fn cuModuleGetFunctionCount(count: Out<u32>, module: Handle) -> Answer {
+    count.fill(|| Ok(module::find(module)?.kernel_names().len() as u32))
+}
+
+pub(super) fn cuModuleEnumerateFunctions(functions: Out<Handle>, room: u32, module: Handle) -> Answer {
+    let module = module::find(module)?;
+    if functions.is_null() {
+        return Err(Status::InvalidValue);
     }
+    for (index, name) in module.kernel_names().iter().take(room as usize).enumerate() {
+        functions.at(index).fill(|| module.function(name))?;
+    }
+    Ok(())
+}
+
+/// The caller may leave out one of the results, but not both.
+pub(super) fn cuModuleGetGlobal_v2(address: Out<u64>, bytes: Out<usize>, module: Handle, name: Text) -> Answer {
+    if address.is_null() && bytes.is_null() {
+        return Err(Status::InvalidValue);
+    }
+    let (start, length) = module::find(module)?.global(name.name()?)?;
+    address.set(start);
+    bytes.set(length);
+    Ok(())
+}
+
+pub(super) fn cuModuleGetLoadingMode(mode: Out<u32>) -> Answer {
+    mode.fill(|| Ok(EAGER))
 }
 
 fn load(image: &[u8]) -> Answer<Handle> {

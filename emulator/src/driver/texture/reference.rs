@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use super::{resource::Resource, sampling::Sampling};
+use gpufleet_surface::structs::texture::Sampling;
+
+use super::{resource::Resource, sampling};
 use crate::driver::{
     context::{Context, contexts},
     handle::{Handle, Registry, fresh},
@@ -100,7 +102,8 @@ impl Reference {
         }
         let image = resource.image(context)?;
         // Parts are set one after the other; until they fit together, the reference stays unbound.
-        Ok(binding.sampling.texture(image).map_or(Object::Unbound, |texture| Object::Texture(Arc::new(texture))))
+        Ok(sampling::texture(&binding.sampling, image)
+            .map_or(Object::Unbound, |texture| Object::Texture(Arc::new(texture))))
     }
 
     fn lock(&self) -> MutexGuard<'_, Binding> {

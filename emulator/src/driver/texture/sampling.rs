@@ -1,5 +1,7 @@
 //! Sampling parameters of a texture (`CUDA_TEXTURE_DESC`).
 
+use gpufleet_surface::structs::texture::{CLAMP, Sampling};
+
 use crate::driver::status::{Answer, Status};
 use crate::texture::{
     Texture,
@@ -14,72 +16,34 @@ const SRGB: u32 = 0x10;
 /// A hint without effect (`CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION`).
 const EXACT_TRILINEAR: u32 = 0x20;
 
-/// The fields of `CUDA_TEXTURE_DESC`, in the headers' own layout.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sampling {
-    pub address_modes: [u32; 3],
-    pub filter: u32,
-    pub flags: u32,
-    pub anisotropy_max: u32,
-    pub mipmap_filter: u32,
-    pub level_bias: f32,
-    pub level_min: f32,
-    pub level_max: f32,
-    pub border: [f32; 4],
-    pub reserved: [i32; 12],
+/// Combines the parameters with an image, if they fit together.
+pub fn texture(sampling: &Sampling, image: Image) -> Answer<Texture> {
+    let sampler = sampler(sampling)?;
+    // Linear filtering needs float results.
+    if sampler.filter == Filter::Linear && !sampler.gives_floats(image.format.channel) {
+        return Err(Status::InvalidValue);
+    }
+    Ok(Texture { image, sampler })
 }
 
-impl Default for Sampling {
-    fn default() -> Self {
-        Self {
-            address_modes: [CLAMP; 3],
-            filter: 0,
-            flags: 0,
-            anisotropy_max: 0,
-            mipmap_filter: 0,
-            level_bias: 0.0,
-            level_min: 0.0,
-            level_max: 0.0,
-            border: [0.0; 4],
-            reserved: [0; 12],
-        }
+fn sampler(sampling: &Sampling) -> Answer<Sampler> {
+    // Seamless cube maps are not supported.
+    if sampling.flags & !(READ_AS_INTEGER | NORMALIZED | SRGB | EXACT_TRILINEAR) != 0 {
+        return Err(Status::NotSupported);
     }
-}
-
-/// `CU_TR_ADDRESS_MODE_CLAMP`.
-const CLAMP: u32 = 1;
-
-impl Sampling {
-    /// Combines the parameters with an image, if they fit together.
-    pub fn texture(&self, image: Image) -> Answer<Texture> {
-        let sampler = self.sampler()?;
-        // Linear filtering needs float results.
-        if sampler.filter == Filter::Linear && !sampler.gives_floats(image.format.channel) {
-            return Err(Status::InvalidValue);
-        }
-        Ok(Texture { image, sampler })
-    }
-
-    fn sampler(&self) -> Answer<Sampler> {
-        // Seamless cube maps are not supported.
-        if self.flags & !(READ_AS_INTEGER | NORMALIZED | SRGB | EXACT_TRILINEAR) != 0 {
-            return Err(Status::NotSupported);
-        }
-        let [x, y, z] = self.address_modes.map(address_mode);
-        Ok(Sampler {
-            address: [x?, y?, z?],
-            filter: filter(self.filter)?,
-            is_normalized: self.flags & NORMALIZED != 0,
-            reads_integers: self.flags & READ_AS_INTEGER != 0,
-            is_srgb: self.flags & SRGB != 0,
-            border: self.border,
-            mipmap_filter: filter(self.mipmap_filter)?,
-            level_bias: self.level_bias,
-            level_min: self.level_min,
-            level_max: self.level_max,
-        })
-    }
+    let [x, y, z] = sampling.address_modes.map(address_mode);
+    Ok(Sampler {
+        address: [x?, y?, z?],
+        filter: filter(sampling.filter)?,
+        is_normalized: sampling.flags & NORMALIZED != 0,
+        reads_integers: sampling.flags & READ_AS_INTEGER != 0,
+        is_srgb: sampling.flags & SRGB != 0,
+        border: sampling.border,
+        mipmap_filter: filter(sampling.mipmap_filter)?,
+        level_bias: sampling.level_bias,
+        level_min: sampling.level_min,
+        level_max: sampling.level_max,
+    })
 }
 
 /// Parses a `CUaddress_mode`.

@@ -1,0 +1,19 @@
+//! Kernel nodes of graphs.
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! rows_of_graph_kernel {
+    ($callback:ident! $($with:tt)*) => {
+        $callback! {
+            $($with)*
+            make 12000 cuGraphAddKernelNode_v2(
+                node: New<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize, params: In<KernelParams>
+            );
+            ask 12000 cuGraphKernelNodeGetParams_v2(node: GraphNode, params: Out<KernelParams>);
+            post 12000 cuGraphKernelNodeSetParams_v2(node: GraphNode, params: In<KernelParams>);
+            ask 11000 cuGraphKernelNodeGetAttribute(node: GraphNode, attribute: u32, value: Out<[u64; 8]>);
+            post 11000 cuGraphKernelNodeSetAttribute(node: GraphNode, attribute: u32, value: In<[u64; 8]>);
+            post 11000 cuGraphKernelNodeCopyAttributes(target: GraphNode, source: GraphNode);
+        }
+    };
+}
