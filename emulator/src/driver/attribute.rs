@@ -1,10 +1,12 @@
 //! Device attributes (`cuDeviceGetAttribute`). Every attribute of the headers has a value; it is 0 for features that
 //! the emulator lacks, such as clusters and peer access.
 
+use gpufleet_surface::launch::limits::WARP_THREADS;
+
 use super::{
     device::Device,
     image_limits,
-    limits::{CONSTANT_BYTES, SHARED_BYTES_DEFAULT, SHARED_BYTES_RESERVED, WARP_THREADS},
+    limits::{CONSTANT_BYTES, SHARED_BYTES_DEFAULT},
     status::{Answer, Status},
 };
 
@@ -40,7 +42,7 @@ impl Device {
             12 => limits.registers_per_block.cast_signed(),
             13 | 36 => CLOCK_KHZ,
             14 | 30 => TEXTURE_ALIGNMENT,
-            16 => self.multiprocessors().cast_signed(),
+            16 => limits.multiprocessors.cast_signed(),
             33 => self.ordinal,
             37 => MEMORY_BUS_BITS,
             38 => L2_CACHE_BYTES,
@@ -58,14 +60,9 @@ impl Device {
             87 => 2,
             97 => limits.shared_bytes_opt_in.cast_signed(),
             106 => limits.blocks_per_multiprocessor.cast_signed(),
-            111 if self.capability.major >= 8 => SHARED_BYTES_RESERVED.cast_signed(),
+            111 => limits.shared_bytes_reserved.cast_signed(),
             number => image_limits::attribute(number).unwrap_or(0),
         };
         Ok(value)
-    }
-
-    /// Returns the number of host threads, because each runs one block at a time, as a multiprocessor runs its blocks.
-    pub fn multiprocessors(&self) -> u32 {
-        u32::try_from(self.threads).unwrap_or(u32::MAX)
     }
 }

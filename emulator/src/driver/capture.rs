@@ -13,6 +13,8 @@ use std::{
     thread::{self, ThreadId},
 };
 
+use gpufleet_surface::capture::Mode;
+
 use super::{
     context::Context,
     graph::Graph,
@@ -21,17 +23,6 @@ use super::{
     status::{Answer, Status},
     stream::object::{Stream, StreamKind},
 };
-
-/// Which threads' calls are refused during a capture, if they could disturb it (`CUstreamCaptureMode`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Calls of every thread.
-    Global,
-    /// Calls of the thread that began the capture.
-    ThreadLocal,
-    /// No calls.
-    Relaxed,
-}
 
 /// A capture in progress.
 #[derive(Debug)]
@@ -91,16 +82,6 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 thread_local! {
     /// The calling thread's own mode (`cuThreadExchangeStreamCaptureMode`).
     static INTERACTION: Cell<Mode> = const { Cell::new(Mode::Global) };
-}
-
-impl Mode {
-    pub fn from_number(number: u32) -> Answer<Self> {
-        [Self::Global, Self::ThreadLocal, Self::Relaxed].get(number as usize).copied().ok_or(Status::InvalidValue)
-    }
-
-    pub fn number(self) -> u32 {
-        self as u32
-    }
 }
 
 /// Sets the calling thread's mode and returns the previous one.
@@ -188,16 +169,11 @@ pub fn of(stream: &Stream) -> Answer<Option<Taken>> {
 /// Refuses a call that could disturb captures, such as one on memory or modules or one that waits, and invalidates
 /// those captures.
 pub fn forbid_unsafe() -> Answer {
-    let mode = INTERACTION.get();
-    if COUNT.load(Ordering::Acquire) == 0 || mode == Mode::Relaxed {
+    if COUNT.load(Ordering::Acquire) == 0 {
         return Ok(());
     }
-    let own = thread::current().id();
-    let forbids = |capture: &Arc<Capture>| match capture.mode {
-        Mode::Relaxed => false,
-        _ if capture.thread == own => true,
-        captured => captured == Mode::Global && mode == Mode::Global,
-    };
+    let (mode, own) = (INTERACTION.get(), thread::current().id());
+    let forbids = |capture: &Arc<Capture>| capture.mode.forbids(mode, capture.thread == own);
     invalidate_all(captures().iter().filter(|capture| forbids(capture)).cloned().collect())
 }
 

@@ -1,5 +1,7 @@
 //! Copies between host and device, in one to three dimensions.
 
+use gpufleet_surface::copy::extent;
+
 use super::{
     device::{Device, DeviceFault},
     driver,
@@ -103,8 +105,9 @@ impl Copy {
 
     /// Checks the copy and returns the bytes that it spans on both sides; `None` if it copies nothing.
     pub fn check(&self) -> Answer<Option<(usize, usize)>> {
-        let (to_extent, from_extent) = (self.extent(&self.to), self.extent(&self.from));
-        let (to_extent, from_extent) = to_extent.zip(from_extent).ok_or(Status::InvalidValue)?;
+        let size = [self.width, self.height, self.depth];
+        let extent = |side: &Side| extent(size, side.pitch, side.slice);
+        let (to_extent, from_extent) = extent(&self.to).zip(extent(&self.from)).ok_or(Status::InvalidValue)?;
         if self.width == 0 || self.height == 0 || self.depth == 0 {
             return Ok(None);
         }
@@ -130,18 +133,6 @@ impl Copy {
 
     pub(super) fn bytes(&self) -> usize {
         self.width.saturating_mul(self.height).saturating_mul(self.depth)
-    }
-
-    /// Returns the bytes from the first byte of the first row to the last byte of the last row.
-    fn extent(&self, side: &Side) -> Option<usize> {
-        if self.height > 1 && side.pitch < self.width {
-            return None;
-        }
-        let plane = side.pitch.checked_mul(self.height.saturating_sub(1))?.checked_add(self.width)?;
-        if self.depth > 1 && side.slice < plane {
-            return None;
-        }
-        side.slice.checked_mul(self.depth.saturating_sub(1))?.checked_add(plane)
     }
 }
 

@@ -10,10 +10,12 @@ use std::{
     },
 };
 
+use gpufleet_surface::launch::limits::DeviceLimits;
+
 use super::{
     graph::bytes::GraphBytes,
     handle::{Handle, fresh},
-    limits::Limits,
+    limits,
     memory::table::Allocations,
     pool::{POOLS, Pool},
     printf::Printf,
@@ -34,7 +36,7 @@ pub struct Device {
     /// The part of the machine that it shows: a device or a slice.
     pub part: Part,
     pub capability: ComputeCapability,
-    pub limits: Limits,
+    pub limits: DeviceLimits,
     pub threads: usize,
     /// Maximum instructions of a launch; beyond that it counts as endless. `None` for no limit.
     pub instructions_max: Option<u64>,
@@ -77,13 +79,15 @@ impl Device {
             Status::OutOfMemory
         })?;
         let ordinal = ordinal.cast_signed();
+        // Each host thread runs one block at a time, as a multiprocessor runs its blocks.
+        let multiprocessors = u32::try_from(settings.threads).unwrap_or(u32::MAX);
         let default_pool = fresh();
         POOLS.insert(default_pool, Arc::new(Pool::new(ordinal, 0)));
         Ok(Self {
             ordinal,
             part,
             capability: settings.compute_capability,
-            limits: Limits::of(settings.compute_capability),
+            limits: limits::of(settings.compute_capability, multiprocessors),
             threads: settings.threads,
             instructions_max: settings.instructions_max,
             memory: Arc::new(memory),

@@ -8,6 +8,8 @@ use std::{
     },
 };
 
+use gpufleet_surface::launch::limits::{DeviceLimits, KernelLimits};
+
 use super::{
     device::Device,
     handle::{Handle, Registry},
@@ -70,34 +72,32 @@ impl Function {
         (self.entry.params_bytes as usize).next_multiple_of(PARAMETERS_ALIGN)
     }
 
-    /// Returns the maximum dynamic shared memory of a launch in bytes.
-    pub fn dynamic_shared_max(&self) -> u32 {
-        self.dynamic_shared_max.load(Ordering::Relaxed)
-    }
-
-    /// Returns the maximum threads of a block that both the kernel and the device allow.
-    pub fn block_threads_max(&self, device: &Device) -> u32 {
-        self.entry.max_threads.min(device.limits.block_threads_max)
-    }
-
-    /// Returns the registers of a thread. PTX counts virtual registers; a compiler for the device would limit them so
-    /// that the largest block can run.
-    pub fn registers(&self, device: &Device) -> u32 {
-        self.entry.registers.min(device.limits.registers_per_block / self.block_threads_max(device).max(1))
+    /// Returns the limits of the kernel on a device. PTX counts virtual registers; a compiler for the device would limit
+    /// them so that the largest block can run.
+    pub fn limits(&self, device: &DeviceLimits) -> KernelLimits {
+        let entry = &self.entry;
+        let block_threads_max = entry.max_threads.min(device.block_threads_max);
+        KernelLimits {
+            block_threads_max,
+            required_block: entry.required_block,
+            registers: entry.registers.min(device.registers_per_block / block_threads_max.max(1)),
+            shared_bytes: entry.shared_bytes,
+            dynamic_shared_max: self.dynamic_shared_max.load(Ordering::Relaxed),
+        }
     }
 
     pub fn attribute(&self, number: u32, device: &Device) -> Answer<i32> {
-        let entry = &self.entry;
+        let (entry, limits) = (&self.entry, self.limits(&device.limits));
         let version = device.capability.major * 10 + device.capability.minor;
         let value = match number {
-            0 => self.block_threads_max(device),
+            0 => limits.block_threads_max,
             1 => entry.shared_bytes,
             2 => entry.const_bytes,
             3 => entry.frame_bytes,
-            4 => self.registers(device),
+            4 => limits.registers,
             5 | 6 => version,
             7 => 0,
-            DYNAMIC_SHARED_MAX => self.dynamic_shared_max(),
+            DYNAMIC_SHARED_MAX => limits.dynamic_shared_max,
             CARVEOUT => return Ok(self.carveout.load(Ordering::Relaxed)),
             number if CLUSTER_ATTRIBUTES.contains(&number) => 0,
             _ => return Err(Status::InvalidValue),

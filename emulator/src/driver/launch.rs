@@ -3,12 +3,18 @@
 
 use std::sync::{Arc, OnceLock, PoisonError};
 
+use gpufleet_surface::launch::{
+    arguments::{Arguments, ParameterBlock},
+    limits::{DeviceLimits, KernelLimits},
+    shape::Shape,
+};
+
 use super::{
     context::Context,
-    device::{Device, DeviceFault},
+    device::DeviceFault,
     function::Function,
     handle::Handle,
-    injection, occupancy, refusal,
+    injection, refusal,
     status::{Answer, Status},
     stream::{object::streams, scope::Scope},
 };
@@ -21,23 +27,10 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     pub function: Handle,
-    pub grid: [u32; 3],
-    pub block: [u32; 3],
-    pub dynamic_shared: u32,
+    pub shape: Shape,
     pub stream: Handle,
     /// Cooperative launch: all blocks have to be resident at once.
     pub cooperative: bool,
-}
-
-/// Source of the arguments.
-#[derive(Debug, Clone, Copy)]
-pub enum Arguments {
-    /// One pointer per parameter.
-    Pointers(*const *const u8),
-    /// A buffer with all parameters, laid out as the kernel reads them.
-    Packed { pointer: *const u8, bytes: usize },
-    /// No arguments, for a kernel without parameters.
-    None,
 }
 
 /// A kernel with its launch configuration and its parameters, ready to run.
@@ -73,9 +66,10 @@ impl Kernel {
         if let Some(report) = function.entry.refusal() {
             return Err(refusal::tell(report));
         }
-        check_shape(request, &function, context.device)?;
+        let (device, kernel) = limits(context, &function);
+        request.shape.check(device, &kernel)?;
         if request.cooperative {
-            check_residence(request, &function, context.device)?;
+            request.shape.check_residence(device, &kernel)?;
         }
         // SAFETY: passed on to the caller.
         let params = unsafe { gather(&function, arguments) }?.into_boxed_slice();
@@ -86,7 +80,8 @@ impl Kernel {
     pub fn with_cooperative(&self, cooperative: bool) -> Answer<Self> {
         let request = Request { cooperative, ..self.request };
         if cooperative {
-            check_residence(&request, &self.function, self.context.device)?;
+            let (device, kernel) = limits(&self.context, &self.function);
+            request.shape.check_residence(device, &kernel)?;
         }
         let (context, function) = (Arc::clone(&self.context), Arc::clone(&self.function));
         Ok(Self { context, function, request, params: self.params.clone(), pointers: OnceLock::new() })
@@ -104,9 +99,10 @@ impl Kernel {
     }
 
     /// Returns the limits of the context, and the number of blocks that the device runs at a time.
-    fn limits(&self) -> RunLimits<'static> {
+    fn run_limits(&self) -> RunLimits<'static> {
         let [stack, _, heap, ..] = *self.context.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        let resident = resident_blocks(&self.request, &self.function, self.context.device).unwrap_or(u64::MAX);
+        let (device, kernel) = limits(&self.context, &self.function);
+        let resident = self.request.shape.resident_blocks(device, &kernel).unwrap_or(u64::MAX);
         RunLimits {
             stack_bytes: u32::try_from(stack).unwrap_or(u32::MAX),
             heap_bytes: heap as u64,
@@ -120,9 +116,9 @@ impl Kernel {
         injection::launch(context, &self.function.entry.name)?;
         let device = context.device;
         let config = LaunchConfig {
-            grid: request.grid,
-            block: request.block,
-            shared_bytes: request.dynamic_shared,
+            grid: request.shape.grid,
+            block: request.shape.block,
+            shared_bytes: request.shape.dynamic_shared,
             params: &self.params,
         };
         // A kernel of a graph has no stream of its own.
@@ -139,7 +135,7 @@ impl Kernel {
             limits: RunLimits {
                 confinement: confinement.as_deref(),
                 interrupt: scope.map(|scope| &scope.interrupted),
-                ..self.limits()
+                ..self.run_limits()
             },
         };
         let launch = if request.cooperative { simt::launch_cooperative } else { simt::launch };
@@ -147,71 +143,20 @@ impl Kernel {
     }
 }
 
-fn check_shape(request: &Request, function: &Function, device: &Device) -> Answer {
-    let limits = &device.limits;
-    let within = |sizes: [u32; 3], most: [u32; 3]| sizes.iter().zip(most).all(|(size, most)| (1..=most).contains(size));
-    if !within(request.grid, limits.grid_max) || !within(request.block, limits.block_max) {
-        return Err(Status::InvalidValue);
-    }
-    // Each dimension is at most 1024, so the product fits.
-    let threads = request.block.iter().product::<u32>();
-    if threads > function.block_threads_max(device) {
-        return Err(Status::InvalidValue);
-    }
-    if function.entry.required_block.is_some_and(|required| required != request.block) {
-        return Err(Status::InvalidValue);
-    }
-    if request.dynamic_shared > function.dynamic_shared_max() {
-        return Err(Status::InvalidValue);
-    }
-    Ok(())
-}
-
-/// Checks that all blocks can be resident on the device at once.
-fn check_residence(request: &Request, function: &Function, device: &Device) -> Answer {
-    let most = resident_blocks(request, function, device)?;
-    let blocks = request.grid.iter().map(|size| u64::from(*size)).product::<u64>();
-    if blocks <= most { Ok(()) } else { Err(Status::CooperativeLaunchTooLarge) }
-}
-
-/// Returns the number of blocks that can be resident at once.
-fn resident_blocks(request: &Request, function: &Function, device: &Device) -> Answer<u64> {
-    let threads = request.block.iter().product::<u32>().cast_signed();
-    let shared = request.dynamic_shared as usize;
-    let resident = occupancy::blocks_per_multiprocessor(device, function, threads, shared)?;
-    Ok(u64::from(resident) * u64::from(device.multiprocessors()))
+/// Returns the limits of a context's device, and those of a function on it.
+fn limits(context: &Context, function: &Function) -> (&'static DeviceLimits, KernelLimits) {
+    let device = &context.device.limits;
+    (device, function.limits(device))
 }
 
 /// # Safety
 /// As for [`Kernel::new`].
 unsafe fn gather(function: &Function, arguments: Arguments) -> Answer<Vec<u8>> {
     let entry = &function.entry;
-    let mut block = vec![0u8; entry.params_bytes as usize];
-    match arguments {
-        Arguments::None if entry.params.is_empty() => {}
-        Arguments::None => return Err(Status::InvalidValue),
-        Arguments::Packed { pointer, bytes } => {
-            // A structure of the caller may end with padding.
-            if !(block.len()..=function.params_bytes_max()).contains(&bytes) || pointer.is_null() && bytes > 0 {
-                return Err(Status::InvalidValue);
-            }
-            // SAFETY: the caller vouches for `bytes` readable bytes, which are at least those of the block.
-            unsafe { std::ptr::copy_nonoverlapping(pointer, block.as_mut_ptr(), block.len()) };
-        }
-        Arguments::Pointers(pointers) => {
-            for (index, param) in entry.params.iter().enumerate() {
-                // SAFETY: the caller vouches for one pointer for each parameter.
-                let value = unsafe { pointers.add(index).read() };
-                if value.is_null() {
-                    return Err(Status::InvalidValue);
-                }
-                let place = &mut block[param.offset as usize..][..param.bytes as usize];
-                // SAFETY: the caller vouches for a readable value of the parameter's size.
-                unsafe { std::ptr::copy_nonoverlapping(value, place.as_mut_ptr(), place.len()) };
-            }
-        }
-    }
-    Ok(block)
+    let block = ParameterBlock { bytes: entry.params_bytes as usize, bytes_max: function.params_bytes_max() };
+    let params = entry.params.iter().map(|param| (param.offset as usize, param.bytes as usize));
+    // SAFETY: passed on to the caller.
+    unsafe { arguments.gather(block, params) }
 }
 
 impl From<Fault> for DeviceFault {

@@ -32,7 +32,6 @@ pub mod limits;
 pub mod link;
 pub mod memory;
 pub mod module;
-pub mod occupancy;
 pub mod operation;
 pub mod output;
 pub mod pinned;

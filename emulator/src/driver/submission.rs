@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use gpufleet_surface::launch::{arguments::Arguments, shape::Shape};
+
 use super::{
     capture,
     context::{Context, Job},
@@ -15,7 +17,7 @@ use super::{
     function::Function,
     handle::Handle,
     injection,
-    launch::{Arguments, Kernel, Request},
+    launch::{Kernel, Request},
     library,
     operation::Operation,
     queue::{Point, Task, Work},
@@ -136,9 +138,7 @@ pub fn launch_staged(handle: Handle, function: &Function, grid: [u32; 2], stream
     };
     let request = Request {
         function: handle,
-        grid: [grid[0], grid[1], 1],
-        block: staged.block,
-        dynamic_shared: staged.dynamic_shared,
+        shape: Shape { grid: [grid[0], grid[1], 1], block: staged.block, dynamic_shared: staged.dynamic_shared },
         stream,
         cooperative: false,
     };

@@ -1,10 +1,13 @@
 //! C functions for stream capture (`cuStreamBeginCapture` and so on).
 
-use gpufleet_surface::argument::{In, Out};
+use gpufleet_surface::{
+    argument::{In, Out},
+    capture::Mode,
+};
 
 use super::graph::{handles, no_edge_data};
 use crate::driver::{
-    capture::{self, Mode, Part, State},
+    capture::{self, Part, State},
     graph,
     handle::Handle,
     status::{Answer, Status},

@@ -2,6 +2,7 @@
 
 use gpufleet_surface::{
     argument::In,
+    copy::offset,
     structs::copy::{End, Rectangle, Volume},
 };
 
@@ -163,7 +164,7 @@ fn side(end: &End, [width, height, depth]: [usize; 3]) -> Answer<Side> {
     let pitch = pitch(end.pitch, width);
     let rows = if end.height == 0 { height } else { end.height };
     let slice = pitch.checked_mul(rows).ok_or(Status::InvalidValue)?;
-    let start = offset([end.x, end.y, end.z], pitch, slice)?;
+    let start = offset([end.x, end.y, end.z], pitch, slice).ok_or(Status::InvalidValue)?;
     Ok(Side { place: place(end.kind, end.host, end.device, start)?, pitch, slice })
 }
 
@@ -179,12 +180,6 @@ fn end(side: &Side) -> End {
 /// Returns the pitch; 0 means rows without padding.
 fn pitch(pitch: usize, width: usize) -> usize {
     if pitch == 0 { width } else { pitch }
-}
-
-fn offset([x, y, z]: [usize; 3], pitch: usize, slice: usize) -> Answer<usize> {
-    let (rows, planes) = (y.checked_mul(pitch), z.checked_mul(slice));
-    let sum = |rows: usize, planes: usize| rows.checked_add(planes)?.checked_add(x);
-    rows.zip(planes).and_then(|(rows, planes)| sum(rows, planes)).ok_or(Status::InvalidValue)
 }
 
 fn place(kind: u32, host: usize, device: u64, offset: usize) -> Answer<Place> {

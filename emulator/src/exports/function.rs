@@ -2,14 +2,17 @@
 
 use std::ffi::c_char;
 
-use gpufleet_surface::{argument::Out, callback::SharedOfBlock};
+use gpufleet_surface::{
+    argument::Out,
+    callback::SharedOfBlock,
+    launch::occupancy::{self, BlockSize},
+};
 
 use crate::driver::{
     current,
     function::Function,
     handle::Handle,
     library,
-    occupancy::{self, BlockSize},
     status::{Answer, Status},
 };
 
@@ -109,14 +112,15 @@ pub(super) fn cuOccupancyAvailableDynamicSMemPerBlock(
     block: i32,
 ) -> Answer {
     bytes.fill(|| {
-        let device = current::context()?.device;
-        occupancy::available_dynamic_shared(device, &*library::find_function(function)?, blocks, block)
+        let device = &current::context()?.device.limits;
+        occupancy::available_dynamic_shared(device, &library::find_function(function)?.limits(device), blocks, block)
     })
 }
 
 fn active_blocks(function: Handle, block: i32, shared: usize) -> Answer<i32> {
-    let device = current::context()?.device;
-    let blocks = occupancy::blocks_per_multiprocessor(device, &*library::find_function(function)?, block, shared)?;
+    let device = &current::context()?.device.limits;
+    let kernel = library::find_function(function)?.limits(device);
+    let blocks = occupancy::blocks_per_multiprocessor(device, &kernel, block, shared)?;
     Ok(blocks.cast_signed())
 }
 
@@ -128,14 +132,14 @@ fn best_block(
     shared: usize,
     limit: i32,
 ) -> Answer {
-    let device = current::context()?.device;
+    let device = &current::context()?.device.limits;
     let shared_of = |threads: u32| match shared_of_block {
         // SAFETY: the caller vouches for its function.
         Some(of) => unsafe { of(threads.cast_signed()) },
         None => shared,
     };
     let BlockSize { grid: best_grid, block: best_block } =
-        occupancy::best_block_size(device, function, shared_of, limit)?;
+        occupancy::best_block_size(device, &function.limits(device), shared_of, limit)?;
     grid.fill(|| Ok(best_grid.cast_signed()))?;
     block.fill(|| Ok(best_block.cast_signed()))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gpufleet_surface::{
     argument::{In, Out},
+    launch::{arguments::Arguments, shape::Shape},
     structs::graph::{FirstKernelParams, KernelParams},
 };
 
@@ -98,13 +99,11 @@ pub(super) fn work(params: &KernelParams) -> Answer<Operation> {
     let KernelParams { first, kernel, context } = *params;
     let request = Request {
         function: if first.function == 0 { kernel } else { first.function },
-        grid: first.grid,
-        block: first.block,
-        dynamic_shared: first.shared_bytes,
+        shape: Shape { grid: first.grid, block: first.block, dynamic_shared: first.shared_bytes },
         stream: 0,
         cooperative: false,
     };
-    let arguments = launch::arguments(first.parameters, first.extra)?;
+    let arguments = Arguments::of(first.parameters, first.extra)?;
     let context = context_of(context)?;
     // SAFETY: the caller of the exported function vouches for the arguments.
     let kernel = unsafe { submission::kernel(&context, &request, arguments) }?;
@@ -114,7 +113,7 @@ pub(super) fn work(params: &KernelParams) -> Answer<Operation> {
 /// Returns the parameters of a kernel node.
 pub(super) fn params_of(node: Handle) -> Answer<KernelParams> {
     let kernel = kernel_of(node)?;
-    let Request { function, grid, block, dynamic_shared, .. } = kernel.request;
+    let Request { function, shape: Shape { grid, block, dynamic_shared }, .. } = kernel.request;
     // The pointers are valid as long as the node has these parameters.
     let parameters = In::from_address(kernel.argument_pointers().as_ptr().expose_provenance());
     let extra = In::from_address(0);

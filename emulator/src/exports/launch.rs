@@ -2,22 +2,17 @@
 
 use gpufleet_surface::{
     argument::In,
+    launch::{arguments::Arguments, shape::Shape},
     structs::launch::{LaunchAttribute, LaunchConfig},
 };
 
 use crate::driver::{
     handle::Handle,
-    launch::{Arguments, Request},
+    launch::Request,
     status::{Answer, Status},
     submission::launch,
 };
 
-/// Keys of the `extra` list (`CU_LAUNCH_PARAM_*`): end, buffer, size of the buffer.
-const EXTRA_END: usize = 0;
-const EXTRA_BUFFER: usize = 1;
-const EXTRA_BYTES: usize = 2;
-/// Maximum elements of the list: both keys with their values, and the end.
-const EXTRA_LENGTH_MAX: usize = 5;
 /// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`.
 pub(super) const COOPERATIVE: u32 = 2;
 /// Attributes with the required and the preferred shape of clusters.
@@ -41,9 +36,11 @@ pub(super) fn cuLaunchKernel(
 ) -> Answer {
     let request = Request {
         function,
-        grid: [grid_x, grid_y, grid_z],
-        block: [block_x, block_y, block_z],
-        dynamic_shared: shared_bytes,
+        shape: Shape {
+            grid: [grid_x, grid_y, grid_z],
+            block: [block_x, block_y, block_z],
+            dynamic_shared: shared_bytes,
+        },
         stream,
         cooperative: false,
     };
@@ -64,9 +61,11 @@ pub(super) fn cuLaunchCooperativeKernel(
 ) -> Answer {
     let request = Request {
         function,
-        grid: [grid_x, grid_y, grid_z],
-        block: [block_x, block_y, block_z],
-        dynamic_shared: shared_bytes,
+        shape: Shape {
+            grid: [grid_x, grid_y, grid_z],
+            block: [block_x, block_y, block_z],
+            dynamic_shared: shared_bytes,
+        },
         stream,
         cooperative: true,
     };
@@ -92,9 +91,7 @@ pub(super) fn cuLaunchKernelEx(
     }
     let request = Request {
         function,
-        grid: config.grid,
-        block: config.block,
-        dynamic_shared: config.shared_bytes,
+        shape: Shape { grid: config.grid, block: config.block, dynamic_shared: config.shared_bytes },
         stream: config.stream,
         cooperative,
     };
@@ -108,35 +105,7 @@ pub(super) fn check_cluster([x_y, z, ..]: [u64; 8]) -> Answer {
 }
 
 fn submit(request: &Request, parameters: In<*const u8>, extra: In<usize>) -> Answer {
-    let arguments = arguments(parameters, extra)?;
+    let arguments = Arguments::of(parameters, extra)?;
     // SAFETY: the caller of the exported function vouches for its arguments.
     unsafe { launch(request, arguments) }
-}
-
-/// Returns the arguments, which a caller passes in one of two forms.
-pub(super) fn arguments(parameters: In<*const u8>, extra: In<usize>) -> Answer<Arguments> {
-    match (parameters.is_null(), extra.is_null()) {
-        (false, true) => Ok(Arguments::Pointers(parameters.pointer())),
-        (true, false) => packed(extra),
-        (true, true) => Ok(Arguments::None),
-        (false, false) => Err(Status::InvalidValue),
-    }
-}
-
-fn packed(extra: In<usize>) -> Answer<Arguments> {
-    let (mut pointer, mut bytes) = (None, None);
-    for index in (0..EXTRA_LENGTH_MAX).step_by(2) {
-        match extra.at(index)? {
-            EXTRA_END => break,
-            EXTRA_BUFFER => pointer = Some(extra.at(index + 1)?),
-            EXTRA_BYTES => bytes = Some(size(extra.at(index + 1)?)?),
-            _ => return Err(Status::InvalidValue),
-        }
-    }
-    let (pointer, bytes) = pointer.zip(bytes).ok_or(Status::InvalidValue)?;
-    Ok(Arguments::Packed { pointer: std::ptr::with_exposed_provenance(pointer), bytes })
-}
-
-fn size(pointer: usize) -> Answer<usize> {
-    In::<usize>::from_address(pointer).get()
 }

@@ -2,11 +2,12 @@
 
 use gpufleet_surface::{
     argument::{In, Out},
+    capture::Mode,
     structs::graph::FirstKernelParams,
 };
 
 use super::{capture::begin_capture, graph_exec, graph_kernel};
-use crate::driver::{capture::Mode, handle::Handle, pinned, status::Answer};
+use crate::driver::{handle::Handle, pinned, status::Answer};
 
 pub(super) fn cuGraphAddKernelNode(
     node: Out<Handle>,
