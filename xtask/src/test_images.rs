@@ -35,3 +35,27 @@ async fn rust() -> anyhow::Result<String> {
     rustc.args(["--print", "sysroot"]).current_dir(workspace::root());
     Ok(workspace::output_of(rustc).await?.trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn the_images_are_built_from_the_whole_workspace() {
+        let read = |file: &str| fs::read_to_string(workspace::root().join(file)).unwrap();
+        let (manifest, ignored) = (read("Cargo.toml"), read("deploy/Dockerfile.dockerignore"));
+        let let_in: Vec<&str> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+        let members = manifest.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
+        let members: Vec<&str> =
+            members.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\",")).collect();
+        assert!(members.contains(&"worker"), "{members:?}");
+        for member in members {
+            assert!(let_in.iter().any(|folder| Path::new(member).starts_with(folder)), "{member} is missing");
+        }
+        for folder in let_in {
+            assert!(workspace::root().join(folder).exists(), "there is no {folder}");
+        }
+    }
+}
