@@ -11,6 +11,7 @@
 //! | a kernel faults among neighbours | the same | each is [`RunError::Lost`] as a suspect, to run again alone |
 //! | the child dies | end of file on the socket, then its exit status | [`RunError::Lost`] |
 //! | a job exceeds its time limit | the supervisor, which kills the child | `time_limit`; its neighbours are lost but not suspected |
+//! | a job of a train takes long | the supervisor, after some milliseconds | those behind it are released, to run elsewhere |
 //! | the blob store fails while arrays move | the supervisor, which releases the job | `blob_unavailable`; no job is lost |
 //! | the supervisor dies | end of file on the socket, and the kernel's parent-death signal | the child ends; the broker redelivers |
 

@@ -5,9 +5,9 @@
 //! and holds only its socket and its output. It loads the driver's library before it drops root, because only root may be able to read the
 //! file. It makes the first driver call afterwards.
 //!
-//! Each thread owns one CUDA stream. Idle threads take turns to read frames: the thread that reads a job also runs it and writes the
-//! answer, so no job waits for another thread to wake. The child has one thread more than the supervisor sends jobs at a time. So one
-//! thread always reads the socket and notices at once when the supervisor has ended.
+//! Each thread owns one CUDA stream. Idle threads take turns to read frames: the thread that reads a train of jobs also runs them and
+//! writes the answers, so no job waits for another thread to wake. The child has one thread more than the supervisor sends trains at a
+//! time. So one thread always reads the socket and notices at once when the supervisor has ended.
 
 use std::{
     collections::HashMap,
@@ -329,8 +329,8 @@ impl Inbox {
         Self { incoming: FrameReader::over(incoming), chores, pieces, common, programs, segments, stopped: false }
     }
 
-    /// Reads frames up to the next train of jobs, or `None` when the supervisor requests a stop. If the supervisor has ended, ends the process
-    /// together with its running jobs.
+    /// Reads frames up to the next train of jobs, or `None` when the supervisor requests a stop. If the supervisor has ended, ends the
+    /// process together with its running jobs.
     fn next_train(&mut self) -> Result<Option<Train>, ChildError> {
         while !self.stopped {
             let Some((message, descriptor)) = self.incoming.read()? else { fault::exit(0) };
