@@ -74,7 +74,9 @@ impl Executor {
             });
             states.push(state);
         }
-        if let Err(stop) = self.shared.submit(passengers) {
+        if !passengers.is_empty()
+            && let Err(stop) = self.shared.submit(passengers)
+        {
             states.iter_mut().for_each(|state| *state = State::stopped(&stop));
         }
         jobs.iter().zip(states).map(|(job, state)| Rider::new(job, state)).collect()

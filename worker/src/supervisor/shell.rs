@@ -40,8 +40,8 @@ use crate::{
 /// Maximum number of mails in one step, so that a flood of mail does not delay the first answers.
 const BATCH: usize = 256;
 
-/// Acknowledgements that the connection has not written yet. Nothing depends on the moment at which it has, so they wake nobody: the shell
-/// looks at them when it has something else to do, or after [`Self::LOOKED_AT_WITHIN`].
+/// Acknowledgements that are still being written to the connection. Waking the shell for each would cost a context switch, and nothing
+/// needs the result soon. So the shell polls them when it handles other mail, or after [`Self::LOOKED_AT_WITHIN`].
 #[derive(Default)]
 struct Settling {
     writing: Vec<BoxFuture<'static, Input>>,
