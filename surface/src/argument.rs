@@ -56,6 +56,16 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T> Out<T> {
+    pub const NULL: Self = Self(std::ptr::null_mut());
+
+    /// Makes a place from a pointer that is null or valid for writes for as long as the place is used.
+    ///
+    /// # Safety
+    /// As for a caller in C.
+    pub unsafe fn from_pointer(pointer: *mut T) -> Self {
+        Self(pointer)
+    }
+
     /// Writes a result. If the pointer is null, returns an error before it calls `result`.
     pub fn fill(self, result: impl FnOnce() -> Answer<T>) -> Answer {
         if self.0.is_null() {
@@ -100,6 +110,16 @@ impl<T> Out<T> {
 }
 
 impl<T> In<T> {
+    pub const NULL: Self = Self(std::ptr::null());
+
+    /// Makes an input from a pointer that is null or valid for reads for as long as the input is used.
+    ///
+    /// # Safety
+    /// As for a caller in C.
+    pub unsafe fn from_pointer(pointer: *const T) -> Self {
+        Self(pointer)
+    }
+
     /// Returns the caller's value.
     pub fn get(self) -> Answer<T>
     where

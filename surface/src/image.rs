@@ -36,6 +36,14 @@ struct Wrapper {
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=2;
 
 impl Image {
+    /// Makes an image from a pointer.
+    ///
+    /// # Safety
+    /// The pointer is null, or to a whole image.
+    pub unsafe fn from_pointer(pointer: *const u8) -> Self {
+        Self(pointer)
+    }
+
     /// Returns all bytes of the program, without a NUL at the end.
     pub fn bytes<'a>(self) -> Answer<&'a [u8]> {
         if self.0.is_null() {

@@ -11,5 +11,6 @@ pub mod image;
 pub mod kinds;
 pub mod launch;
 pub mod look_up;
+pub mod roles;
 pub mod status;
 pub mod structs;

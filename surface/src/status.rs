@@ -77,6 +77,7 @@ statuses! {
     ProfilerAlreadyStarted = 7, "CUDA_ERROR_PROFILER_ALREADY_STARTED", "profiler already started";
     ProfilerAlreadyStopped = 8, "CUDA_ERROR_PROFILER_ALREADY_STOPPED", "profiler already stopped";
     StubLibrary = 34, "CUDA_ERROR_STUB_LIBRARY", "the library is a stub";
+    DeviceUnavailable = 46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "the device is busy or unavailable";
     NoDevice = 100, "CUDA_ERROR_NO_DEVICE", "no device";
     InvalidDevice = 101, "CUDA_ERROR_INVALID_DEVICE", "no device with that ordinal";
     DeviceNotLicensed = 102, "CUDA_ERROR_DEVICE_NOT_LICENSED", "device not licensed";

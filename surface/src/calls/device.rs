@@ -22,8 +22,8 @@ macro_rules! rows_of_device {
             local 11040 cuDeviceGetExecAffinitySupport(supported: Out<i32>, kind: u32, device: Device);
             ask 11040 cuDeviceGetGraphMemAttribute(device: Device, attribute: u32, value: Out<u64>);
             ask 11040 cuDeviceSetGraphMemAttribute(device: Device, attribute: u32, value: In<u64>);
-            post 11040 cuDeviceGraphMemTrim(device: Device);
-            ask 7000 cuDevicePrimaryCtxRetain(context: Out<Context>, device: Device);
+            ask 11040 cuDeviceGraphMemTrim(device: Device);
+            own 7000 cuDevicePrimaryCtxRetain(context: Out<Context>, device: Device);
             ask 11000 cuDevicePrimaryCtxRelease_v2(device: Device) old cuDevicePrimaryCtxRelease;
             ask 11000 cuDevicePrimaryCtxReset_v2(device: Device) old cuDevicePrimaryCtxReset;
             ask 11000 cuDevicePrimaryCtxSetFlags_v2(device: Device, flags: u32) old cuDevicePrimaryCtxSetFlags;

@@ -7,13 +7,13 @@ macro_rules! rows_of_event {
         $callback! {
             $($with)*
             make 2000 cuEventCreate(event: New<Event>, flags: u32);
-            post 4000 cuEventDestroy_v2(event: Event) old cuEventDestroy;
+            ask 4000 cuEventDestroy_v2(event: Gone<Event>) old cuEventDestroy;
             ask 2000 cuEventQuery(event: Event);
             wait 2000 cuEventSynchronize(event: Event);
             ask 2000 cuEventElapsedTime(milliseconds: Out<f32>, start: Event, end: Event);
             ask 12080 cuEventElapsedTime_v2(milliseconds: Out<f32>, start: Event, end: Event);
             post 2000 cuEventRecord(event: Event, stream: Stream) twin ptsz;
-            post 11010 cuEventRecordWithFlags(event: Event, stream: Stream, flags: u32) twin ptsz;
+            ask 11010 cuEventRecordWithFlags(event: Event, stream: Stream, flags: u32) twin ptsz;
         }
     };
 }

@@ -16,16 +16,16 @@ macro_rules! rows_of_fill {
             ask 3020 cuMemsetD2D32_v2(
                 address: Address, pitch: usize, value: u32, width: usize, height: usize
             ) twin ptds;
-            ask 3020 cuMemsetD8Async(address: Address, value: u8, count: usize, stream: Stream) twin ptsz;
-            ask 3020 cuMemsetD16Async(address: Address, value: u16, count: usize, stream: Stream) twin ptsz;
-            ask 3020 cuMemsetD32Async(address: Address, value: u32, count: usize, stream: Stream) twin ptsz;
-            ask 3020 cuMemsetD2D8Async(
+            post 3020 cuMemsetD8Async(address: Address, value: u8, count: usize, stream: Stream) twin ptsz;
+            post 3020 cuMemsetD16Async(address: Address, value: u16, count: usize, stream: Stream) twin ptsz;
+            post 3020 cuMemsetD32Async(address: Address, value: u32, count: usize, stream: Stream) twin ptsz;
+            post 3020 cuMemsetD2D8Async(
                 address: Address, pitch: usize, value: u8, width: usize, height: usize, stream: Stream
             ) twin ptsz;
-            ask 3020 cuMemsetD2D16Async(
+            post 3020 cuMemsetD2D16Async(
                 address: Address, pitch: usize, value: u16, width: usize, height: usize, stream: Stream
             ) twin ptsz;
-            ask 3020 cuMemsetD2D32Async(
+            post 3020 cuMemsetD2D32Async(
                 address: Address, pitch: usize, value: u32, width: usize, height: usize, stream: Stream
             ) twin ptsz;
         }

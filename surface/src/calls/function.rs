@@ -6,19 +6,19 @@ macro_rules! rows_of_function {
     ($callback:ident! $($with:tt)*) => {
         $callback! {
             $($with)*
-            local 2020 cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: Function);
-            ask 9000 cuFuncSetAttribute(function: Function, attribute: u32, value: i32);
-            post 3000 cuFuncSetCacheConfig(function: Function, config: u32);
-            post 4020 cuFuncSetSharedMemConfig(function: Function, config: u32);
-            local 11000 cuFuncGetModule(module: Out<Module>, function: Function);
-            local 12030 cuFuncGetName(name: Out<*const c_char>, function: Function);
-            local 12040 cuFuncGetParamInfo(function: Function, index: usize, offset: Out<usize>, bytes: Out<usize>);
-            local 12040 cuFuncIsLoaded(state: Out<u32>, function: Function);
-            local 12040 cuFuncLoad(function: Function);
-            local 6050 cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            ask 2020 cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: Function);
+            own 9000 cuFuncSetAttribute(function: Function, attribute: u32, value: i32);
+            ask 3000 cuFuncSetCacheConfig(function: Function, config: u32);
+            ask 4020 cuFuncSetSharedMemConfig(function: Function, config: u32);
+            ask 11000 cuFuncGetModule(module: Out<Module>, function: Function);
+            ask 12030 cuFuncGetName(name: Out<*const c_char>, function: Function);
+            ask 12040 cuFuncGetParamInfo(function: Function, index: usize, offset: Out<usize>, bytes: Out<usize>);
+            ask 12040 cuFuncIsLoaded(state: Out<u32>, function: Function);
+            ask 12040 cuFuncLoad(function: Function);
+            ask 6050 cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 blocks: Out<i32>, function: Function, block: i32, shared: usize
             );
-            local 7000 cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+            ask 7000 cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
                 blocks: Out<i32>, function: Function, block: i32, shared: usize, flags: u32
             );
             local 6050 cuOccupancyMaxPotentialBlockSize(
@@ -29,7 +29,7 @@ macro_rules! rows_of_function {
                 grid: Out<i32>, block: Out<i32>, function: Function, shared_of_block: Option<SharedOfBlock>,
                 shared: usize, limit: i32, flags: u32
             );
-            local 10020 cuOccupancyAvailableDynamicSMemPerBlock(
+            ask 10020 cuOccupancyAvailableDynamicSMemPerBlock(
                 bytes: Out<usize>, function: Function, blocks: i32, block: i32
             );
         }

@@ -6,14 +6,14 @@ macro_rules! rows_of_graph_kernel {
     ($callback:ident! $($with:tt)*) => {
         $callback! {
             $($with)*
-            make 12000 cuGraphAddKernelNode_v2(
-                node: New<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize, params: In<KernelParams>
+            own 12000 cuGraphAddKernelNode_v2(
+                node: New<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, count: Count, params: In<KernelParams>
             );
-            ask 12000 cuGraphKernelNodeGetParams_v2(node: GraphNode, params: Out<KernelParams>);
-            post 12000 cuGraphKernelNodeSetParams_v2(node: GraphNode, params: In<KernelParams>);
+            local 12000 cuGraphKernelNodeGetParams_v2(node: GraphNode, params: Out<KernelParams>);
+            own 12000 cuGraphKernelNodeSetParams_v2(node: GraphNode, params: In<KernelParams>);
             ask 11000 cuGraphKernelNodeGetAttribute(node: GraphNode, attribute: u32, value: Out<[u64; 8]>);
-            post 11000 cuGraphKernelNodeSetAttribute(node: GraphNode, attribute: u32, value: In<[u64; 8]>);
-            post 11000 cuGraphKernelNodeCopyAttributes(target: GraphNode, source: GraphNode);
+            ask 11000 cuGraphKernelNodeSetAttribute(node: GraphNode, attribute: u32, value: In<[u64; 8]>);
+            ask 11000 cuGraphKernelNodeCopyAttributes(target: GraphNode, source: GraphNode);
         }
     };
 }

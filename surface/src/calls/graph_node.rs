@@ -7,55 +7,55 @@ macro_rules! rows_of_graph_node {
         $callback! {
             $($with)*
             make 10000 cuGraphAddEmptyNode(
-                node: New<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize
+                node: New<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, count: Count
             );
             make 10000 cuGraphAddMemcpyNode(
-                node: New<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize, params: In<Volume>,
+                node: New<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, count: Count, params: In<Volume>,
                 context: Context
             );
             ask 10000 cuGraphMemcpyNodeGetParams(node: GraphNode, params: Out<Volume>);
-            post 10000 cuGraphMemcpyNodeSetParams(node: GraphNode, params: In<Volume>);
+            ask 10000 cuGraphMemcpyNodeSetParams(node: GraphNode, params: In<Volume>);
             make 10000 cuGraphAddMemsetNode(
-                node: New<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize, params: In<FillParams>,
+                node: New<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, count: Count, params: In<FillParams>,
                 context: Context
             );
             ask 10000 cuGraphMemsetNodeGetParams(node: GraphNode, params: Out<FillParams>);
-            post 10000 cuGraphMemsetNodeSetParams(node: GraphNode, params: In<FillParams>);
+            ask 10000 cuGraphMemsetNodeSetParams(node: GraphNode, params: In<FillParams>);
             make 10000 cuGraphAddHostNode(
-                node: New<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize, params: In<HostParams>
+                node: New<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, count: Count, params: In<HostParams>
             );
             ask 10000 cuGraphHostNodeGetParams(node: GraphNode, params: Out<HostParams>);
-            post 10000 cuGraphHostNodeSetParams(node: GraphNode, params: In<HostParams>);
+            ask 10000 cuGraphHostNodeSetParams(node: GraphNode, params: In<HostParams>);
             make 10000 cuGraphAddChildGraphNode(
-                node: New<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize, child: Graph
+                node: New<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, count: Count, child: Graph
             );
             make 11010 cuGraphAddEventRecordNode(
-                node: New<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize, event: Event
+                node: New<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, count: Count, event: Event
             );
             ask 11010 cuGraphEventRecordNodeGetEvent(node: GraphNode, event: Out<Event>);
-            post 11010 cuGraphEventRecordNodeSetEvent(node: GraphNode, event: Event);
+            ask 11010 cuGraphEventRecordNodeSetEvent(node: GraphNode, event: Event);
             make 11010 cuGraphAddEventWaitNode(
-                node: New<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize, event: Event
+                node: New<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, count: Count, event: Event
             );
             ask 11010 cuGraphEventWaitNodeGetEvent(node: GraphNode, event: Out<Event>);
-            post 11010 cuGraphEventWaitNodeSetEvent(node: GraphNode, event: Event);
+            ask 11010 cuGraphEventWaitNodeSetEvent(node: GraphNode, event: Event);
             ask 11040 cuGraphAddMemAllocNode(
-                node: Out<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize,
+                node: Out<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, count: Count,
                 params: InOut<AllocateParams>
             );
             ask 11040 cuGraphMemAllocNodeGetParams(node: GraphNode, params: Out<AllocateParams>);
             make 11040 cuGraphAddMemFreeNode(
-                node: New<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize, address: Address
+                node: New<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, count: Count, address: Address
             );
             ask 11040 cuGraphMemFreeNodeGetParams(node: GraphNode, address: Out<Address>);
-            ask 12020 cuGraphAddNode(
-                node: Out<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize, params: InOut<AnyHead>
+            local 12020 cuGraphAddNode(
+                node: Out<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, count: Count, params: InOut<AnyHead>
             );
-            ask 12030 cuGraphAddNode_v2(
-                node: Out<GraphNode>, graph: Graph, dependencies: In<GraphNode>, data: In<u64>, count: usize,
+            local 12030 cuGraphAddNode_v2(
+                node: Out<GraphNode>, graph: Graph, dependencies: Many<GraphNode>, data: Many<u64>, count: Count,
                 params: InOut<AnyHead>
             );
-            ask 12020 cuGraphNodeSetParams(node: GraphNode, params: InOut<AnyHead>);
+            local 12020 cuGraphNodeSetParams(node: GraphNode, params: InOut<AnyHead>);
         }
     };
 }

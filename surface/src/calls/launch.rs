@@ -6,16 +6,16 @@ macro_rules! rows_of_launch {
     ($callback:ident! $($with:tt)*) => {
         $callback! {
             $($with)*
-            post 4000 cuLaunchKernel(
+            own_post 4000 cuLaunchKernel(
                 function: Function, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
-                shared_bytes: u32, stream: Stream, parameters: In<*const u8>, extra: In<usize>
+                shared_bytes: u32, stream: Stream, parameters: Parameters, extra: Extra
             ) twin ptsz;
-            post 9000 cuLaunchCooperativeKernel(
+            local 9000 cuLaunchCooperativeKernel(
                 function: Function, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
-                shared_bytes: u32, stream: Stream, parameters: In<*const u8>
+                shared_bytes: u32, stream: Stream, parameters: Parameters
             ) twin ptsz;
-            post 11060 cuLaunchKernelEx(
-                config: In<LaunchConfig>, function: Function, parameters: In<*const u8>, extra: In<usize>
+            own_post 11060 cuLaunchKernelEx(
+                config: In<LaunchConfig>, function: Function, parameters: Parameters, extra: Extra
             ) twin ptsz;
         }
     };

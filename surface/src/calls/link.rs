@@ -6,18 +6,17 @@ macro_rules! rows_of_link {
     ($callback:ident! $($with:tt)*) => {
         $callback! {
             $($with)*
-            ask 6050 cuLinkCreate_v2(
-                count: u32, options: In<u32>, values: InOut<usize>, state: Out<Link>
+            own 6050 cuLinkCreate_v2(
+                count: JitCount, options: JitKeys, values: JitValues, state: Out<Link>
             ) old cuLinkCreate;
-            ask 6050 cuLinkAddData_v2(
-                state: Link, kind: u32, data: In<u8>, bytes: usize, name: Text, count: u32, options: In<u32>,
-                values: In<usize>
+            own 6050 cuLinkAddData_v2(
+                state: Link, kind: u32, data: Given, bytes: Bytes, name: Text, count: JitCount, options: JitKeys, values: JitInputs
             ) old cuLinkAddData;
-            ask 6050 cuLinkAddFile_v2(
-                state: Link, kind: u32, path: Text, count: u32, options: In<u32>, values: In<usize>
+            local 6050 cuLinkAddFile_v2(
+                state: Link, kind: u32, path: Text, count: JitCount, options: JitKeys, values: JitInputs
             ) old cuLinkAddFile;
-            ask 5050 cuLinkComplete(state: Link, image: Out<*const u8>, bytes: Out<usize>);
-            post 5050 cuLinkDestroy(state: Link);
+            own 5050 cuLinkComplete(state: Link, image: LinkedImage, bytes: LinkedBytes);
+            own 5050 cuLinkDestroy(state: Gone<Link>);
         }
     };
 }

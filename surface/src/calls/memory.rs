@@ -6,13 +6,13 @@ macro_rules! rows_of_memory {
     ($callback:ident! $($with:tt)*) => {
         $callback! {
             $($with)*
-            ask 3020 cuMemAlloc_v2(address: Out<Address>, bytes: usize);
+            ask 3020 cuMemAlloc_v2(address: Allocated, bytes: MeteredBytes);
             refuse 6000 cuMemAllocManaged(address: Out<Address>, bytes: usize, flags: u32);
             ask 3020 cuMemAllocPitch_v2(
-                address: Out<Address>, pitch: Out<usize>, width_bytes: usize, height: usize, element_bytes: u32
+                address: Allocated, pitch: Out<usize>, width_bytes: MeteredWidth, height: MeteredHeight, element_bytes: u32
             );
-            post 3020 cuMemFree_v2(address: Address);
-            local 3020 cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>);
+            ask 3020 cuMemFree_v2(address: Freed);
+            ask 3020 cuMemGetInfo_v2(free: FreeBytes, total: TotalBytes);
             ask 3020 cuMemGetAddressRange_v2(base: Out<Address>, bytes: Out<usize>, address: Address);
             local 2020 cuMemHostAlloc(pointer: Out<HostAddress>, bytes: usize, flags: u32);
             local 3020 cuMemAllocHost_v2(pointer: Out<HostAddress>, bytes: usize);
@@ -21,15 +21,15 @@ macro_rules! rows_of_memory {
             local 4000 cuMemHostUnregister(pointer: HostAddress);
             refuse 3020 cuMemHostGetDevicePointer_v2(address: Out<Address>, pointer: HostAddress, flags: u32);
             local 2030 cuMemHostGetFlags(flags: Out<u32>, pointer: HostAddress);
-            ask 4000 cuPointerGetAttribute(value: Out<c_void>, attribute: u32, address: Address);
-            ask 7000 cuPointerGetAttributes(count: u32, attributes: In<u32>, values: In<Out<c_void>>, address: Address);
+            own 4000 cuPointerGetAttribute(value: AttributeOut, attribute: PointerAttribute, address: Address);
+            local 7000 cuPointerGetAttributes(count: u32, attributes: In<u32>, values: In<Out<c_void>>, address: Address);
             refuse 8000 cuMemAdvise(address: Address, bytes: usize, advice: u32, device: Device);
             refuse 12020 cuMemAdvise_v2(address: Address, bytes: usize, advice: u32, location: Location);
-            ask 11020 cuMemAllocAsync(address: Out<Address>, bytes: usize, stream: Stream) twin ptsz;
+            ask 11020 cuMemAllocAsync(address: Allocated, bytes: MeteredBytes, stream: Stream) twin ptsz;
             ask 11020 cuMemAllocFromPoolAsync(
-                address: Out<Address>, bytes: usize, pool: Pool, stream: Stream
+                address: Allocated, bytes: MeteredBytes, pool: Pool, stream: Stream
             ) twin ptsz;
-            post 11020 cuMemFreeAsync(address: Address, stream: Stream) twin ptsz;
+            ask 11020 cuMemFreeAsync(address: Freed, stream: Stream) twin ptsz;
             refuse 8000 cuMemPrefetchAsync(address: Address, bytes: usize, device: Device, stream: Stream) twin ptsz;
             refuse 12020 cuMemPrefetchAsync_v2(
                 address: Address, bytes: usize, location: Location, flags: u32, stream: Stream

@@ -5,9 +5,10 @@
 //! ```
 //!
 //! A row has
-//! - the class, which says how a program calls a driver in another process: `local` calls do not leave the program,
-//!   `post` calls return nothing and are not waited for, `make` calls only create objects, so the program chooses their
-//!   handles, `ask` and `wait` calls wait for an answer, and `refuse` calls are not supported;
+//! - the class, which says how a program calls a driver in another process: the program waits for the answer of `ask`
+//!   calls, of `wait` calls, which take as long as the work before them, and of `make` calls, which only create objects;
+//!   it does not wait for `post` calls; `own` and `own_post` calls are sent by code written for them, `local` calls have
+//!   no message of their own, and `refuse` calls are not supported there;
 //! - the CUDA version that introduced the function, unless `cuGetProcAddress` does not find it;
 //! - the symbol and the arguments; a row without arguments is not supported by the emulator either;
 //! - after `twin`, the suffix of a second symbol for programs with a default stream per thread;

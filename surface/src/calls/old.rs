@@ -7,22 +7,22 @@ macro_rules! rows_of_old {
     ($callback:ident! $($with:tt)*) => {
         $callback! {
             $($with)*
-            make cuGraphAddKernelNode(
-                node: New<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize,
+            local cuGraphAddKernelNode(
+                node: Out<GraphNode>, graph: Graph, dependencies: In<GraphNode>, count: usize,
                 params: In<FirstKernelParams>
             );
-            ask cuGraphKernelNodeGetParams(node: GraphNode, params: Out<FirstKernelParams>);
-            post cuGraphKernelNodeSetParams(node: GraphNode, params: In<FirstKernelParams>);
-            post cuGraphExecKernelNodeSetParams(exec: GraphExec, node: GraphNode, params: In<FirstKernelParams>);
+            local cuGraphKernelNodeGetParams(node: GraphNode, params: Out<FirstKernelParams>);
+            local cuGraphKernelNodeSetParams(node: GraphNode, params: In<FirstKernelParams>);
+            local cuGraphExecKernelNodeSetParams(exec: GraphExec, node: GraphNode, params: In<FirstKernelParams>);
             local cuMemAllocHost(pointer: Out<HostAddress>, bytes: u32);
-            ask cuStreamBeginCapture(stream: Stream);
-            ask cuGraphInstantiate(
+            local cuStreamBeginCapture(stream: Stream);
+            local cuGraphInstantiate(
                 exec: Out<GraphExec>, graph: Graph, error_node: Out<GraphNode>, log: Out<u8>, room: usize
             );
-            ask cuGraphInstantiate_v2(
+            local cuGraphInstantiate_v2(
                 exec: Out<GraphExec>, graph: Graph, error_node: Out<GraphNode>, log: Out<u8>, room: usize
             );
-            ask cuGraphExecUpdate(exec: GraphExec, graph: Graph, error_node: Out<GraphNode>, result: Out<u32>);
+            local cuGraphExecUpdate(exec: GraphExec, graph: Graph, error_node: Out<GraphNode>, result: Out<u32>);
             refuse cuArray3DCreate;
             refuse cuArray3DGetDescriptor;
             refuse cuArrayCreate;

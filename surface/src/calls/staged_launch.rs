@@ -13,9 +13,9 @@ macro_rules! rows_of_staged_launch {
             local 2000 cuParamSetf(function: Function, offset: i32, value: f32);
             local 2000 cuParamSetv(function: Function, offset: i32, value: In<u8>, bytes: u32);
             local 2000 cuParamSetTexRef(function: Function, unit: i32, reference: TextureReference);
-            post 2000 cuLaunch(function: Function);
-            post 2000 cuLaunchGrid(function: Function, width: i32, height: i32);
-            post 2000 cuLaunchGridAsync(function: Function, width: i32, height: i32, stream: Stream);
+            local 2000 cuLaunch(function: Function);
+            local 2000 cuLaunchGrid(function: Function, width: i32, height: i32);
+            local 2000 cuLaunchGridAsync(function: Function, width: i32, height: i32, stream: Stream);
         }
     };
 }

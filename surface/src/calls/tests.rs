@@ -11,11 +11,27 @@ macro_rules! check {
 
 fn check(class: &str, symbol: &str, types: &[&str]) {
     let has = |pointers: &[&str]| types.iter().any(|name| pointers.iter().any(|start| name.starts_with(start)));
-    let returns = has(&["Out", "InOut", "TextRoom"]);
+    let returns = has(&[
+        "Out",
+        "InOut",
+        "TextRoom",
+        "Room",
+        "Listed",
+        "ToHost",
+        "JitValues",
+        "Allocated",
+        "Reserved",
+        "Global",
+        "FreeBytes",
+        "LinkedImage",
+        "Frontier",
+    ]);
     let fits = match class {
         "post" => !returns && !has(&["New"]),
         "make" => !returns && has(&["New"]),
         "ask" | "wait" | "local" | "refuse" => !has(&["New"]),
+        "own" => true,
+        "own_post" => !returns,
         _ => false,
     };
     assert!(fits, "{symbol} is not of the class {class}");

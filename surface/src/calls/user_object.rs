@@ -7,12 +7,12 @@ macro_rules! rows_of_user_object {
         $callback! {
             $($with)*
             make 11030 cuUserObjectCreate(
-                object: New<UserObject>, data: *mut c_void, destroy: Option<HostFunction>, references: u32, flags: u32
+                object: New<UserObject>, data: HostData, destroy: Option<HostFunction>, references: u32, flags: u32
             );
-            post 11030 cuUserObjectRetain(object: UserObject, count: u32);
-            post 11030 cuUserObjectRelease(object: UserObject, count: u32);
-            post 11030 cuGraphRetainUserObject(graph: Graph, object: UserObject, count: u32, flags: u32);
-            post 11030 cuGraphReleaseUserObject(graph: Graph, object: UserObject, count: u32);
+            ask 11030 cuUserObjectRetain(object: UserObject, count: u32);
+            ask 11030 cuUserObjectRelease(object: UserObject, count: u32);
+            ask 11030 cuGraphRetainUserObject(graph: Graph, object: UserObject, count: u32, flags: u32);
+            ask 11030 cuGraphReleaseUserObject(graph: Graph, object: UserObject, count: u32);
         }
     };
 }
