@@ -1,0 +1,29 @@
+//! Lines for the user, each once, on standard error.
+
+use std::{
+    collections::BTreeSet,
+    io::Write as _,
+    sync::{Mutex, PoisonError},
+};
+
+/// Writes a line, unless it was written before.
+pub(crate) fn once(line: &str) {
+    static WRITTEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).insert(line.to_owned()) {
+        // A program without standard error has no other place for the line.
+        let _ = writeln!(std::io::stderr(), "gpufleet: {line}");
+    }
+}
+
+/// Says that a call is not available, and returns what it answers.
+pub(crate) fn refuse(symbol: &str) -> gpufleet_surface::status::Status {
+    once(&match symbol {
+        "cuGetExportTable" => "this program contains NVIDIA's CUDA runtime, which accepts only NVIDIA's own driver. \
+            Sessions cannot run it."
+            .to_owned(),
+        "cuMemAllocManaged" => "managed memory needs the GPU in this machine; use cuMemAlloc and copies".to_owned(),
+        "cuMemHostGetDevicePointer_v2" => "mapped host memory is not available in sessions".to_owned(),
+        symbol => format!("{symbol} is not available in sessions"),
+    });
+    gpufleet_surface::status::Status::NotSupported
+}
