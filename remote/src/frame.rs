@@ -52,7 +52,7 @@ frame_kinds! {
     /// From the session: the result of a call.
     Answer = 18;
     /// From the session: how many bytes of posts it has made.
-    Made = 22;
+    Ack = 22;
     /// From the session: what kernels printed.
     Printed = 19;
     /// From the session: a function of the program is to be run.

@@ -19,7 +19,7 @@ use crate::{
 const ELF_MAGIC: [u8; 4] = [0x7F, b'E', b'L', b'F'];
 
 /// An address that no driver gives out.
-const NOBODYS: u64 = 0x10;
+const INVALID_ADDRESS: u64 = 0x10;
 
 #[derive(Debug)]
 pub struct Scope<'a> {
@@ -126,7 +126,7 @@ impl<'a> Scope<'a> {
     /// that is an address which no driver gives out: null would be nothing to free.
     pub fn frees(&mut self, address: u64) -> u64 {
         if address != 0 && !self.objects().starts_range(address) {
-            return NOBODYS;
+            return INVALID_ADDRESS;
         }
         self.freed.push(address);
         address

@@ -65,7 +65,7 @@ struct Output {
     sequence: u64,
 }
 
-/// How far the session is behind with posts.
+/// Backpressure for posts.
 #[derive(Default)]
 struct Window {
     bytes: Mutex<WindowBytes>,
@@ -75,14 +75,14 @@ struct Window {
 #[derive(Default)]
 struct WindowBytes {
     sent: u64,
-    made: u64,
+    acknowledged: u64,
     is_over: bool,
 }
 
 impl Window {
-    /// Waits until the bytes of another post may be sent.
+    /// Waits until the window has room, then counts the bytes of a post.
     fn enter(&self, bytes: usize) -> Answer {
-        let fits = |window: &WindowBytes| window.is_over || window.sent - window.made <= WINDOW_BYTES;
+        let fits = |window: &WindowBytes| window.is_over || window.sent - window.acknowledged <= WINDOW_BYTES;
         let window = lock(&self.bytes);
         let mut window =
             self.changed.wait_while(window, |window| !fits(window)).unwrap_or_else(PoisonError::into_inner);
@@ -91,10 +91,10 @@ impl Window {
     }
 
     /// The session has made posts with this many bytes in all.
-    fn made(&self, bytes: u64) {
+    fn acknowledge(&self, bytes: u64) {
         let mut window = lock(&self.bytes);
-        // A session that says more than was sent is not believed.
-        window.made = bytes.min(window.sent);
+        // A faulty session must not make the difference negative.
+        window.acknowledged = bytes.min(window.sent);
         self.changed.notify_all();
     }
 
@@ -104,7 +104,7 @@ impl Window {
     }
 }
 
-/// Who waits for the answer to which call.
+/// The threads that wait for answers, by the sequence numbers of their calls.
 #[derive(Default)]
 struct Waiting {
     slots: HashMap<u64, Arc<Slot>>,
@@ -112,7 +112,7 @@ struct Waiting {
     is_over: bool,
 }
 
-/// An answer, once it is there; none if it never will be.
+/// The answer to a call; `None` inside if the connection ended first.
 #[derive(Default)]
 struct Slot {
     answer: Mutex<Option<Option<Vec<u8>>>>,
@@ -207,9 +207,9 @@ impl Link {
         while let Ok(Some((header, body))) = read_frame(&mut stream) {
             match header.kind {
                 FrameKind::Answer => self.answered(body),
-                FrameKind::Made => {
+                FrameKind::Ack => {
                     let Ok(bytes) = Reader::new(&body).u64() else { break };
-                    self.window.made(bytes);
+                    self.window.acknowledge(bytes);
                 }
                 FrameKind::Callback => callbacks::take(&body),
                 FrameKind::Printed => {

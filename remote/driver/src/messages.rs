@@ -15,7 +15,7 @@ pub(crate) fn once(line: &str) {
     }
 }
 
-/// Says that a call is not available, and returns what it answers.
+/// Writes that a call is not available, and returns the error that it answers.
 pub(crate) fn refuse(symbol: &str) -> gpufleet_surface::status::Status {
     once(&match symbol {
         "cuGetExportTable" => "this program contains NVIDIA's CUDA runtime, which accepts only NVIDIA's own driver. \

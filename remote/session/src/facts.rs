@@ -1,5 +1,5 @@
-//! What a program is told of the device before it asks. The device has the memory of the lease, and none of the
-//! abilities that need it in the program's own machine.
+//! The properties of the device that a program gets with the welcome. Its memory is that of the lease, and features that
+//! need the device in the program's machine are absent.
 
 use std::ffi::{CStr, c_char};
 

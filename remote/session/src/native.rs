@@ -121,7 +121,7 @@ impl Native {
         function.ok().map(|function| function.expose_provenance())
     }
 
-    /// Checks what a driver must not do for a program elsewhere.
+    /// Refuses copies from and to the program's memory in a captured graph.
     pub(crate) fn before(&self, scope: &mut Scope<'_>) -> Result<(), Fault> {
         let Some(stream) = scope.stream else { return Ok(()) };
         if !scope.reads_memory && !scope.returns_memory && scope.host_call.is_none() {
@@ -137,7 +137,7 @@ impl Native {
         if scope.reads_memory || scope.returns_memory { Err(Status::NotSupported.into()) } else { Ok(()) }
     }
 
-    /// Waits for what the answer must contain.
+    /// Waits for the memory that the answer contains.
     pub(crate) fn after(&self, scope: &Scope<'_>, code: Code) -> Code {
         match scope.stream {
             Some(stream) if code == 0 && scope.returns_memory => (self.calls.synchronize)(stream),

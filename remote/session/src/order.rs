@@ -3,7 +3,7 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// How many posts have been made.
+/// The number of posts made so far, on which other threads wait.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     made: Mutex<u64>,

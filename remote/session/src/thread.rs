@@ -25,8 +25,8 @@ use crate::{
 /// Maximum parameters of a kernel: each has at least one of at most 32,764 bytes.
 const PARAMETERS_MAX: usize = 32_764;
 
-/// The program is told of posts each time that they had this many bytes.
-const TOLD_BYTES: u64 = 256 << 10;
+/// Posts are acknowledged each time that this many bytes have been made.
+const ACK_BYTES: u64 = 256 << 10;
 
 /// A call that was received.
 #[derive(Debug)]
@@ -81,12 +81,12 @@ impl CallingThread {
         }
     }
 
-    /// Counts the bytes of a post, and tells the program now and then, so that it does not send too many.
+    /// Counts the bytes of a post, and acknowledges them in steps.
     fn posted(&self, bytes: usize) {
         let before = self.shared.posted_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let after = before + bytes as u64;
-        if before / TOLD_BYTES != after / TOLD_BYTES {
-            let _ = self.shared.frames.send(frame(FrameKind::Made, |body| body.u64(after)));
+        if before / ACK_BYTES != after / ACK_BYTES {
+            let _ = self.shared.frames.send(frame(FrameKind::Ack, |body| body.u64(after)));
         }
     }
 
