@@ -118,7 +118,8 @@ impl<T: Value> Argument for Out<T> {
         Ok(())
     }
 
-    fn hold(from: &mut Reader<'_>, _: &mut Scope<'_>) -> Result<Option<T>, Fault> {
+    fn hold(from: &mut Reader<'_>, scope: &mut Scope<'_>) -> Result<Option<T>, Fault> {
+        T::check_room(scope)?;
         Ok(from.flag()?.then(T::zero))
     }
 

@@ -17,7 +17,9 @@ use crate::{
 const WALL_TIME: u32 = 2;
 const LOGS: [u32; 2] = [3, 5];
 const LOG_SIZES: [u32; 2] = [4, 6];
-const TABLES: [u32; 3] = [17, 18, 19];
+const TABLES: [u32; 7] = [17, 18, 19, 25, 26, 27, 28];
+/// The last option that is known to have no other pointers.
+const OPTION_MAX: u32 = 33;
 /// Maximum options of a call; the headers name about 40.
 const OPTIONS_MAX: usize = 64;
 /// Maximum bytes of a log.
@@ -139,6 +141,9 @@ impl Argument for JitKeys {
         }
         scope.jit_count(count)?;
         let keys = (0..count).map(|_| from.u32()).collect::<Result<Vec<_>, _>>()?;
+        if keys.iter().any(|key| *key > OPTION_MAX) {
+            return Err(Status::InvalidValue.into());
+        }
         if keys.iter().any(|key| TABLES.contains(key)) {
             return Err(Status::NotSupported.into());
         }

@@ -62,6 +62,10 @@ macro_rules! kinds {
                 fn to_program(&mut self, scope: &mut Scope<'_>) {
                     self.0 = scope.program_handle(Kind::$name, self.0);
                 }
+
+                fn check_room(scope: &Scope<'_>) -> Answer {
+                    scope.objects().check_room(Kind::$name)
+                }
             }
 
             value_argument! { $name }
@@ -109,8 +113,10 @@ pub struct Address(pub u64);
 #[repr(transparent)]
 pub struct HostAddress(pub usize);
 
-/// The number of a device.
-pub type Device = i32;
+/// The number of a device. A session has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Device(pub i32);
 
 impl Kind {
     /// Returns what a driver answers to a handle of this kind that it does not know.
@@ -128,6 +134,11 @@ impl Kind {
             | Self::UserObject => Status::InvalidValue,
             _ => Status::InvalidHandle,
         }
+    }
+
+    /// Reports whether kernels get the handle as an argument, so that a program must have the driver's value.
+    pub fn is_value(self) -> bool {
+        matches!(self, Self::SurfaceObject | Self::TextureObject)
     }
 
     /// Reports whether this number is not a handle but has a meaning of its own: null, and the default streams.
@@ -155,3 +166,21 @@ impl Value for Address {
 }
 
 value_argument! { Address }
+
+impl Value for Device {
+    const BYTES: usize = 4;
+
+    fn put(&self, to: &mut Vec<u8>) {
+        to.i32(self.0);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        from.i32().map(Self)
+    }
+
+    fn to_driver(&mut self, _: &mut Scope<'_>) -> Answer {
+        if self.0 == 0 { Ok(()) } else { Err(Status::InvalidDevice) }
+    }
+}
+
+value_argument! { Device }

@@ -35,6 +35,16 @@ struct Range {
     charged: u64,
 }
 
+/// What a call is about to destroy.
+#[derive(Debug, Default)]
+pub struct Removed {
+    entries: Vec<(u64, Entry)>,
+    ranges: Vec<(u64, Range)>,
+    values: Vec<((Kind, u64), u64)>,
+    /// Physical memory of which one reference goes.
+    released: Vec<u64>,
+}
+
 /// How much device memory the session may have, and has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
@@ -49,6 +59,12 @@ pub struct Objects {
     numbers: HashMap<(Kind, u64), u64>,
     counts: HashMap<Kind, usize>,
     ranges: BTreeMap<u64, Range>,
+    /// Objects that kernels get as arguments, by the driver's values, with their owners.
+    values: HashMap<(Kind, u64), u64>,
+    /// The physical memory that is mapped at each address.
+    mappings: BTreeMap<u64, u64>,
+    /// What is charged for physical memory that was released while it was mapped.
+    released: HashMap<u64, u64>,
     next: u64,
     budget: Budget,
     /// The number of the device's primary context.
@@ -59,8 +75,8 @@ impl Objects {
     /// Makes an empty set, with this limit of device memory in bytes.
     pub fn new(limit: u64) -> Self {
         let budget = Budget { limit, used: 0 };
-        let (entries, numbers, counts, ranges) = Default::default();
-        Self { entries, numbers, counts, ranges, next: FIRST_NUMBER, budget, primary: 0 }
+        let (entries, numbers, counts, ranges, values, mappings, released) = Default::default();
+        Self { entries, numbers, counts, ranges, values, mappings, released, next: FIRST_NUMBER, budget, primary: 0 }
     }
 
     pub fn budget(&self) -> Budget {
@@ -69,6 +85,9 @@ impl Objects {
 
     /// Returns the driver's handle under a number.
     pub fn handle(&self, kind: Kind, number: u64) -> Answer<u64> {
+        if kind.is_value() {
+            return if self.values.contains_key(&(kind, number)) { Ok(number) } else { Err(kind.unknown()) };
+        }
         let entry = self.entries.get(&number).ok_or(kind.unknown())?;
         // The header lets programs pass the kernel of a library as a function.
         let fits = entry.kind == kind || (kind, entry.kind) == (Kind::Function, Kind::Kernel);
@@ -98,6 +117,10 @@ impl Objects {
 
     /// Returns the number of a handle that the driver gave out. `charged` bytes of the budget belong to it from now on.
     pub fn register(&mut self, kind: Kind, handle: u64, owner: u64, charged: u64) -> u64 {
+        if kind.is_value() {
+            self.values.insert((kind, handle), owner);
+            return handle;
+        }
         if let Some(number) = self.number(kind, handle) {
             if let Some(entry) = self.entries.get_mut(&number) {
                 entry.references += 1;
@@ -113,25 +136,82 @@ impl Objects {
         number
     }
 
-    /// Forgets an object that the driver destroyed, and all that it owned.
-    pub fn remove(&mut self, number: u64) {
+    /// Takes out an object that a call destroys, and all that it owns, before the call: the driver may give its handle to
+    /// another object at once. [`Objects::put_back`] or [`Objects::forget`] ends it.
+    pub fn take_out(&mut self, kind: Kind, number: u64, removed: &mut Removed) {
+        if kind.is_value() {
+            removed.values.extend(self.values.remove_entry(&(kind, number)));
+            return;
+        }
         if let Some(entry) = self.entries.get_mut(&number)
             && entry.kind == Kind::PhysicalMemory
             && entry.references > 1
         {
             entry.references -= 1;
+            removed.released.push(number);
             return;
         }
         let mut doomed = vec![number];
         while let Some(number) = doomed.pop() {
-            let Some(Entry { kind, handle, charged, .. }) = self.entries.remove(&number) else { continue };
-            self.numbers.remove(&(kind, handle));
-            if let Some(count) = self.counts.get_mut(&kind) {
-                *count -= 1;
-            }
-            self.budget.used -= charged;
-            self.remove_ranges_of(number);
+            let Some(entry) = self.entries.remove(&number) else { continue };
+            self.numbers.remove(&(entry.kind, entry.handle));
+            *self.counts.entry(entry.kind).or_default() -= 1;
+            removed.entries.push((number, entry));
+            self.take_out_ranges_of(number, removed);
             doomed.extend(self.entries.iter().filter(|(_, entry)| entry.owner == number).map(|(number, _)| *number));
+        }
+    }
+
+    /// Takes out the range that starts here.
+    pub fn take_out_range(&mut self, start: u64, removed: &mut Removed) {
+        removed.ranges.extend(self.ranges.remove_entry(&start));
+    }
+
+    /// The call failed: everything is as before.
+    pub fn put_back(&mut self, removed: Removed) {
+        let Removed { entries, ranges, values, released } = removed;
+        for (number, entry) in entries {
+            self.numbers.insert((entry.kind, entry.handle), number);
+            *self.counts.entry(entry.kind).or_default() += 1;
+            self.entries.insert(number, entry);
+        }
+        self.ranges.extend(ranges);
+        self.values.extend(values);
+        for number in released {
+            if let Some(entry) = self.entries.get_mut(&number) {
+                entry.references += 1;
+            }
+        }
+    }
+
+    /// The call succeeded: the budget gets back what was charged. Physical memory stays charged while it is mapped.
+    pub fn forget(&mut self, removed: Removed) {
+        for (number, Entry { kind, charged, .. }) in removed.entries {
+            let is_mapped = kind == Kind::PhysicalMemory && self.mappings.values().any(|mapped| *mapped == number);
+            if is_mapped {
+                self.released.insert(number, charged);
+            } else {
+                self.give_back(charged);
+            }
+        }
+        removed.ranges.iter().for_each(|(_, range)| self.give_back(range.charged));
+    }
+
+    /// Says that physical memory was mapped at an address.
+    pub fn mapped(&mut self, address: u64, physical: u64) {
+        self.mappings.insert(address, physical);
+    }
+
+    /// Says that nothing is mapped any more in a range.
+    pub fn unmapped(&mut self, address: u64, bytes: u64) {
+        let starts: Vec<u64> =
+            self.mappings.range(address..address.saturating_add(bytes)).map(|(start, _)| *start).collect();
+        for start in starts {
+            let Some(physical) = self.mappings.remove(&start) else { continue };
+            if !self.mappings.values().any(|mapped| *mapped == physical) {
+                let charged = self.released.remove(&physical).unwrap_or_default();
+                self.give_back(charged);
+            }
         }
     }
 
@@ -142,10 +222,15 @@ impl Objects {
     /// Forgets what the primary context owned. The context itself keeps its number, as it keeps its handle.
     pub fn remove_primary(&mut self) {
         let owner = self.primary;
-        let owned = |(number, entry): (&u64, &Entry)| (entry.owner == owner).then_some(*number);
-        let doomed: Vec<u64> = self.entries.iter().filter(|_| owner != 0).filter_map(owned).collect();
-        doomed.into_iter().for_each(|number| self.remove(number));
-        self.remove_ranges_of(owner);
+        if owner == 0 {
+            return;
+        }
+        let mut removed = Removed::default();
+        let owned = |(number, entry): (&u64, &Entry)| (entry.owner == owner).then_some((entry.kind, *number));
+        let doomed: Vec<(Kind, u64)> = self.entries.iter().filter_map(owned).collect();
+        doomed.into_iter().for_each(|(kind, number)| self.take_out(kind, number, &mut removed));
+        self.take_out_ranges_of(owner, &mut removed);
+        self.forget(removed);
     }
 
     /// Takes bytes from the budget; returns how many were charged.
@@ -168,30 +253,30 @@ impl Objects {
         }
     }
 
-    /// Removes the range that starts here.
-    pub fn remove_range(&mut self, start: u64) {
-        if let Some(Range { charged, .. }) = self.ranges.remove(&start) {
-            self.give_back(charged);
-        }
-    }
-
     /// Reports whether a range starts here.
     pub fn starts_range(&self, address: u64) -> bool {
         self.ranges.contains_key(&address)
     }
 
-    /// Reports whether an address is in a range, or at its end.
+    /// Reports whether an address is in a range.
     pub fn owns(&self, address: u64) -> bool {
-        self.ranges.range(..=address).next_back().is_some_and(|(start, range)| address - start <= range.bytes)
+        self.owns_all(address, 1)
     }
 
-    fn remove_ranges_of(&mut self, owner: u64) {
-        if owner == 0 {
-            return;
-        }
-        let starts: Vec<u64> =
-            self.ranges.iter().filter_map(|(start, range)| (range.owner == owner).then_some(*start)).collect();
-        starts.into_iter().for_each(|start| self.remove_range(start));
+    /// Reports whether all bytes from an address on are in one range.
+    pub fn owns_all(&self, address: u64, bytes: u64) -> bool {
+        let range = self.ranges.range(..=address).next_back();
+        range.is_some_and(|(start, range)| {
+            let offset = address - start;
+            offset.checked_add(bytes).is_some_and(|end| end <= range.bytes)
+        })
+    }
+
+    fn take_out_ranges_of(&mut self, owner: u64, removed: &mut Removed) {
+        let owned = |(start, range): (&u64, &Range)| (range.owner == owner).then_some(*start);
+        let starts: Vec<u64> = self.ranges.iter().filter_map(owned).collect();
+        starts.into_iter().for_each(|start| self.take_out_range(start, removed));
+        self.values.retain(|_, of| *of != owner);
     }
 }
 
@@ -199,8 +284,14 @@ impl Objects {
 mod tests {
     use gpufleet_surface::status::Status;
 
-    use super::{HANDLES_MAX, Objects};
+    use super::{HANDLES_MAX, Objects, Removed};
     use crate::kinds::Kind;
+
+    fn remove(objects: &mut Objects, kind: Kind, number: u64) {
+        let mut removed = Removed::default();
+        objects.take_out(kind, number, &mut removed);
+        objects.forget(removed);
+    }
 
     #[test]
     fn a_number_means_one_handle_of_one_kind_until_it_is_removed() {
@@ -209,7 +300,7 @@ mod tests {
         assert_eq!(objects.register(Kind::Stream, 0xAAAA, 0, 0), number);
         assert_eq!(objects.handle(Kind::Stream, number), Ok(0xAAAA));
         assert_eq!(objects.handle(Kind::Event, number), Err(Status::InvalidHandle));
-        objects.remove(number);
+        remove(&mut objects, Kind::Stream, number);
         assert_eq!(objects.handle(Kind::Stream, number), Err(Status::InvalidHandle));
         assert_ne!(objects.register(Kind::Stream, 0xAAAA, 0, 0), number);
     }
@@ -222,7 +313,7 @@ mod tests {
         let function = objects.register(Kind::Function, 3, module, 0);
         let charged = objects.charge(1000).unwrap();
         objects.add_range(0x10_000, 1000, context, charged);
-        objects.remove(context);
+        remove(&mut objects, Kind::Context, context);
         assert_eq!(objects.handle(Kind::Function, function), Err(Status::InvalidHandle));
         assert!(!objects.owns(0x10_000));
         assert_eq!(objects.budget().used, 0);
@@ -240,10 +331,10 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_owned_from_the_start_of_a_range_to_its_end() {
+    fn addresses_are_owned_within_a_range() {
         let mut objects = Objects::new(u64::MAX);
         objects.add_range(100, 10, 0, 0);
-        assert_eq!([99, 100, 110, 111].map(|address| objects.owns(address)), [false, true, true, false]);
+        assert_eq!([99, 100, 109, 110].map(|address| objects.owns(address)), [false, true, true, false]);
     }
 
     #[test]
@@ -251,10 +342,49 @@ mod tests {
         let mut objects = Objects::new(u64::MAX);
         let number = objects.register(Kind::PhysicalMemory, 7, 0, 0);
         objects.register(Kind::PhysicalMemory, 7, 0, 0);
-        objects.remove(number);
+        remove(&mut objects, Kind::PhysicalMemory, number);
         assert_eq!(objects.handle(Kind::PhysicalMemory, number), Ok(7));
-        objects.remove(number);
+        remove(&mut objects, Kind::PhysicalMemory, number);
         assert_eq!(objects.handle(Kind::PhysicalMemory, number), Err(Status::InvalidValue));
+    }
+
+    #[test]
+    fn what_a_failed_call_would_have_destroyed_is_still_there() {
+        let mut objects = Objects::new(4096);
+        let context = objects.register(Kind::Context, 1, 0, 0);
+        let module = objects.register(Kind::Module, 2, context, 0);
+        let charged = objects.charge(1000).unwrap();
+        objects.add_range(0x10_000, 1000, context, charged);
+        let mut removed = Removed::default();
+        objects.take_out(Kind::Context, context, &mut removed);
+        assert_eq!(objects.handle(Kind::Module, module), Err(Status::InvalidHandle));
+        objects.put_back(removed);
+        assert_eq!(objects.handle(Kind::Module, module), Ok(2));
+        assert!(objects.owns(0x10_000));
+        assert_eq!(objects.budget().used, 1024);
+    }
+
+    #[test]
+    fn physical_memory_is_charged_while_it_is_mapped() {
+        let mut objects = Objects::new(4096);
+        let charged = objects.charge(4096).unwrap();
+        let physical = objects.register(Kind::PhysicalMemory, 7, 0, charged);
+        objects.mapped(0x10_000, physical);
+        remove(&mut objects, Kind::PhysicalMemory, physical);
+        assert_eq!(objects.charge(1), Err(Status::OutOfMemory));
+        objects.unmapped(0x10_000, 4096);
+        assert_eq!(objects.budget().used, 0);
+    }
+
+    #[test]
+    fn objects_that_kernels_get_keep_their_values() {
+        let mut objects = Objects::new(0);
+        let context = objects.register(Kind::Context, 1, 0, 0);
+        assert_eq!(objects.register(Kind::TextureObject, 99, context, 0), 99);
+        assert_eq!(objects.handle(Kind::TextureObject, 99), Ok(99));
+        assert_eq!(objects.handle(Kind::SurfaceObject, 99), Err(Status::InvalidValue));
+        remove(&mut objects, Kind::Context, context);
+        assert_eq!(objects.handle(Kind::TextureObject, 99), Err(Status::InvalidValue));
     }
 
     #[test]

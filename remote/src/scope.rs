@@ -12,7 +12,7 @@ use crate::{
     host_call::{Caller, HostCall},
     jit::HeldJit,
     kinds::Kind,
-    objects::Objects,
+    objects::{Objects, Removed},
 };
 
 /// The start of an object file.
@@ -27,12 +27,18 @@ pub struct Scope<'a> {
     caller: &'a Arc<dyn Caller>,
     /// The number of the current context, which owns new objects.
     context: u64,
+    is_twin: bool,
     /// The objects that are arguments.
     seen: Vec<(Kind, u64)>,
+    has_allocated: bool,
     /// The objects that are results.
     made: Vec<(Kind, u64)>,
-    gone: Vec<u64>,
+    gone: Vec<(Kind, u64)>,
     freed: Vec<u64>,
+    /// What the call destroys, from its start on.
+    removed: Removed,
+    /// The addresses that are arguments.
+    addresses: Vec<u64>,
     /// Bytes that were charged for a new object.
     charged: u64,
     /// Bytes of new memory.
@@ -54,6 +60,10 @@ pub struct Scope<'a> {
     jit_count: Option<usize>,
     /// What the attribute is that the call asks for, if it is a handle.
     pub attribute: Option<Kind>,
+    /// Elements of the arrays.
+    array_length: Option<usize>,
+    /// Room in the smallest of the lists for results.
+    pub room: usize,
     /// Results in a list.
     pub filled: usize,
     /// The call succeeded.
@@ -61,8 +71,9 @@ pub struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    pub fn new(objects: &'a Mutex<Objects>, caller: &'a Arc<dyn Caller>, context: u64) -> Self {
-        let (seen, made, gone, freed, buffers, jit_keys) = Default::default();
+    /// `is_twin` says that null is the default stream of the calling thread.
+    pub fn new(objects: &'a Mutex<Objects>, caller: &'a Arc<dyn Caller>, context: u64, is_twin: bool) -> Self {
+        let (seen, made, gone, freed, removed, addresses, buffers, jit_keys) = Default::default();
         let (charged, new_bytes, row_bytes) = (0, 0, 0);
         let (stream, host_call, jit, jit_count, attribute) = (None, None, None, None, None);
         let (reads_memory, returns_memory, filled, ok) = (false, false, 0, false);
@@ -70,10 +81,14 @@ impl<'a> Scope<'a> {
             objects,
             caller,
             context,
+            is_twin,
             seen,
+            has_allocated: false,
             made,
             gone,
             freed,
+            removed,
+            addresses,
             charged,
             new_bytes,
             row_bytes,
@@ -86,6 +101,8 @@ impl<'a> Scope<'a> {
             jit,
             jit_count,
             attribute,
+            array_length: None,
+            room: usize::MAX,
             filled,
             ok,
         }
@@ -100,7 +117,8 @@ impl<'a> Scope<'a> {
         let handle = if kind.has_meaning(number) { number } else { self.objects().handle(kind, number)? };
         self.seen.push((kind, number));
         if kind == Kind::Stream {
-            self.stream = Some(handle);
+            // `CU_STREAM_PER_THREAD` is the same stream by another number.
+            self.stream = Some(if handle == 0 && self.is_twin { 2 } else { handle });
         }
         Ok(handle)
     }
@@ -118,8 +136,22 @@ impl<'a> Scope<'a> {
     }
 
     /// Says that the call destroys an object.
-    pub fn destroys(&mut self, number: u64) {
-        self.gone.push(number);
+    pub fn destroys(&mut self, kind: Kind, number: u64) {
+        self.gone.push((kind, number));
+    }
+
+    /// The driver is called now: what the call destroys is no longer there for others.
+    pub fn begin(&mut self) {
+        let mut objects = self.objects();
+        for (kind, number) in &self.gone {
+            objects.take_out(*kind, *number, &mut self.removed);
+        }
+        self.freed.iter().for_each(|address| objects.take_out_range(*address, &mut self.removed));
+    }
+
+    /// Reports whether the program would lose an object if it took the answer for a failure.
+    pub fn changes_objects(&self) -> bool {
+        !self.made.is_empty() || !self.gone.is_empty() || !self.freed.is_empty() || self.has_allocated
     }
 
     /// Says that the call frees memory; returns the address that the driver gets. If the memory is not the session's,
@@ -134,7 +166,8 @@ impl<'a> Scope<'a> {
 
     /// Returns the address that the driver gets: null if it is not in memory of the session. So the driver refuses it
     /// whenever it would have used it.
-    pub fn driver_address(&self, address: u64) -> u64 {
+    pub fn driver_address(&mut self, address: u64) -> u64 {
+        self.addresses.push(address);
         if self.objects().owns(address) { address } else { 0 }
     }
 
@@ -147,6 +180,7 @@ impl<'a> Scope<'a> {
 
     /// Adds the memory that the call created.
     pub fn allocated(&mut self, address: u64) {
+        self.has_allocated = true;
         let charged = std::mem::take(&mut self.charged);
         self.objects().add_range(address, self.new_bytes, self.context, charged);
     }
@@ -169,8 +203,17 @@ impl<'a> Scope<'a> {
             let header = image.first_chunk::<HEADER_BYTES>().ok_or(Status::InvalidImage)?;
             return if container_bytes(header) == image.len() as u64 { Ok(()) } else { Err(Status::InvalidImage) };
         }
-        // An object file states the place of its table of sections; a text ends at its NUL.
-        if image.starts_with(&ELF_MAGIC) && !elf_fits(image) { Err(Status::InvalidImage) } else { Ok(()) }
+        // A 64-bit object file states the places of its tables; a text ends at its NUL.
+        if image.starts_with(&ELF_MAGIC) && !(image.get(4) == Some(&2) && elf_fits(image)) {
+            Err(Status::InvalidImage)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Says how many elements an array has, or the arrays of the call. The driver believes the number, so all must agree.
+    pub fn array_length(&mut self, length: usize) -> Result<(), Malformed> {
+        if *self.array_length.get_or_insert(length) == length { Ok(()) } else { Err(Malformed) }
     }
 
     /// Says how many options the call has; their number and their list must agree.
@@ -200,6 +243,20 @@ impl<'a> Scope<'a> {
         self.made.iter().find(|(made, _)| *made == kind).map(|(_, number)| *number)
     }
 
+    /// The call mapped physical memory.
+    pub fn remember_mapping(&self) {
+        if let (Some(address), Some(physical)) = (self.addresses.first(), self.argument(Kind::PhysicalMemory)) {
+            self.objects().mapped(*address, physical);
+        }
+    }
+
+    /// The call ended mappings.
+    pub fn forget_mappings(&self) {
+        if let Some(address) = self.addresses.first() {
+            self.objects().unmapped(*address, self.new_bytes);
+        }
+    }
+
     /// The call returned the device's primary context.
     pub fn remember_primary(&self) {
         if let Some(context) = self.made(Kind::Context) {
@@ -217,8 +274,9 @@ impl<'a> Scope<'a> {
         let mut objects = self.objects();
         objects.give_back(self.charged);
         if self.ok {
-            self.gone.iter().for_each(|number| objects.remove(*number));
-            self.freed.iter().for_each(|address| objects.remove_range(*address));
+            objects.forget(self.removed);
+        } else {
+            objects.put_back(self.removed);
         }
     }
 

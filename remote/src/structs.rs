@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use gpufleet_surface::{
     argument::In,
     callback::HostFunction,
+    copy::{extent, offset},
     status::{Answer, Status},
     structs::{
         array::{FlatArray, MemoryRequirements, SolidArray},
@@ -37,12 +38,12 @@ const DEVICE: u32 = 2;
 const ARRAY: u32 = 3;
 const UNIFIED: u32 = 4;
 
-/// A structure whose fields are all values. `handles` are numbers of objects, `addresses` those of memory; both may be
-/// null.
+/// A structure whose fields are all values. `handles` are objects that the call uses and `results` those that it returns;
+/// `addresses` are in device memory. All may be null.
 macro_rules! structure {
     (
         $type:ident { $($field:ident),* } $(handles { $($handle:ident: $kind:ident),* })?
-        $(addresses { $($address:ident),* })? $(reserved { $($reserved:ident),* })?
+        $(results { $($result:ident: $result_kind:ident),* })? $(addresses { $($address:ident),* })? $(reserved { $($reserved:ident),* })?
     ) => {
         impl Value for $type {
             const BYTES: usize = size_of::<$type>();
@@ -51,6 +52,7 @@ macro_rules! structure {
                 let start = to.len();
                 $(Value::put(&self.$field, to);)*
                 $($((self.$handle as u64).put(to);)*)?
+                $($((self.$result as u64).put(to);)*)?
                 $($(self.$address.put(to);)*)?
                 to.resize(start + Self::BYTES, 0);
             }
@@ -61,21 +63,23 @@ macro_rules! structure {
                 Ok(Self {
                     $($field: Value::take(reader)?,)*
                     $($($handle: Value::take(reader)?,)*)?
+                    $($($result: Value::take(reader)?,)*)?
                     $($($address: Value::take(reader)?,)*)?
                     $($($reserved: Default::default(),)*)?
                 })
             }
 
             fn to_driver(&mut self, scope: &mut Scope<'_>) -> Answer {
-                let _ = &scope;
+                $(Value::to_driver(&mut self.$field, scope)?;)*
                 $($(self.$handle = scope.driver_handle(Kind::$kind, self.$handle as u64)? as usize;)*)?
                 $($(self.$address = scope.driver_address(self.$address);)*)?
                 Ok(())
             }
 
             fn to_program(&mut self, scope: &mut Scope<'_>) {
-                let _ = &scope;
+                $(Value::to_program(&mut self.$field, scope);)*
                 $($(self.$handle = scope.program_handle(Kind::$kind, self.$handle as u64) as usize;)*)?
+                $($(self.$result = scope.program_handle(Kind::$result_kind, self.$result as u64) as usize;)*)?
             }
         }
     };
@@ -84,7 +88,6 @@ macro_rules! structure {
 structure! { FlatArray { width, height, format, channels } }
 structure! { SolidArray { width, height, depth, format, channels, flags } }
 structure! { MemoryRequirements { bytes, alignment, reserved } }
-structure! { Location { kind, id } }
 structure! { Access { location, flags } }
 // Memory that other processes can open is refused by its handle types, so the security attributes have no effect.
 structure! { PoolProperties { allocation_type, handle_types, location, bytes_max, rest } reserved { security } }
@@ -98,8 +101,8 @@ structure! { Sampling {
 structure! { ViewDescription { format, padding, size, levels, layers, reserved } }
 structure! { FillParams { pitch, value, element_bytes, width, height } addresses { address } }
 structure! { FillIn { fill } handles { context: Context } }
-structure! { InstantiateParams { flags, result } handles { upload_stream: Stream, error_node: GraphNode } }
-structure! { UpdateResult { result } handles { error_node: GraphNode, error_from_node: GraphNode } }
+structure! { InstantiateParams { flags, result } handles { upload_stream: Stream } results { error_node: GraphNode } }
+structure! { UpdateResult { result } results { error_node: GraphNode, error_from_node: GraphNode } }
 
 /// What an array needs of the budget.
 pub trait Shape {
@@ -129,6 +132,24 @@ fn array_bytes(sizes: [usize; 3], format: u32, channels: u32) -> Option<u64> {
     sizes.iter().try_fold(channel * u64::from(channels), |bytes, size| bytes.checked_mul((*size).max(1) as u64))
 }
 
+/// A session has one device, and no memory elsewhere.
+impl Value for Location {
+    const BYTES: usize = 8;
+
+    fn put(&self, to: &mut Vec<u8>) {
+        Value::put(&self.kind, to);
+        Value::put(&self.id, to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { kind: Value::take(from)?, id: Value::take(from)? })
+    }
+
+    fn to_driver(&mut self, _: &mut Scope<'_>) -> Answer {
+        if self.device()? == 0 { Ok(()) } else { Err(Status::InvalidDevice) }
+    }
+}
+
 impl Value for End {
     const BYTES: usize = size_of::<Self>();
 
@@ -148,22 +169,6 @@ impl Value for End {
         Ok(Self { x, y, z, level, kind, host: 0, device, array, context: 0, pitch, height })
     }
 
-    /// Memory of the program is not there when a graph runs.
-    fn to_driver(&mut self, scope: &mut Scope<'_>) -> Answer {
-        match self.kind {
-            HOST => Err(Status::NotSupported),
-            ARRAY => {
-                self.array = scope.driver_handle(Kind::Array, self.array as u64)? as usize;
-                Ok(())
-            }
-            DEVICE | UNIFIED => {
-                self.device = scope.driver_address(self.device);
-                Ok(())
-            }
-            _ => Err(Status::InvalidValue),
-        }
-    }
-
     fn to_program(&mut self, scope: &mut Scope<'_>) {
         if self.kind == ARRAY {
             self.array = scope.program_handle(Kind::Array, self.array as u64) as usize;
@@ -171,7 +176,65 @@ impl Value for End {
     }
 }
 
-structure! { Volume { from, to, width, height, depth } }
+/// Replaces a handle by the driver's, and checks that all of the copy is in memory of the session. The size is that of
+/// the copy: bytes of a row, rows and planes.
+fn end_to_driver(end: &mut End, size: [usize; 3], scope: &mut Scope<'_>) -> Answer {
+    match end.kind {
+        // The program's memory is not there when a graph runs.
+        HOST => Err(Status::NotSupported),
+        ARRAY => {
+            end.array = scope.driver_handle(Kind::Array, end.array as u64)? as usize;
+            Ok(())
+        }
+        DEVICE | UNIFIED => {
+            // The driver must not take the address for one of its process.
+            end.kind = DEVICE;
+            if size.contains(&0) {
+                end.device = scope.driver_address(end.device);
+                return Ok(());
+            }
+            let (start, bytes) = span(end, size).ok_or(Status::InvalidValue)?;
+            if scope.objects().owns_all(start, bytes) { Ok(()) } else { Err(Status::InvalidValue) }
+        }
+        _ => Err(Status::InvalidValue),
+    }
+}
+
+/// Returns the first address of a copy, and the bytes to the last.
+fn span(end: &End, [width, height, depth]: [usize; 3]) -> Option<(u64, u64)> {
+    let pitch = if end.pitch == 0 { width } else { end.pitch };
+    let slice = pitch.checked_mul(if end.height == 0 { height } else { end.height })?;
+    let offset = offset([end.x, end.y, end.z], pitch, slice)?;
+    let bytes = extent([width, height, depth], pitch, slice)?;
+    Some((end.device.checked_add(offset as u64)?, bytes as u64))
+}
+
+impl Value for Volume {
+    const BYTES: usize = 2 * End::BYTES + 24;
+
+    fn put(&self, to: &mut Vec<u8>) {
+        self.from.put(to);
+        self.to.put(to);
+        [self.width, self.height, self.depth].put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let [source, target] = <[End; 2]>::take(from)?;
+        let [width, height, depth] = <[usize; 3]>::take(from)?;
+        Ok(Self { from: source, to: target, width, height, depth })
+    }
+
+    fn to_driver(&mut self, scope: &mut Scope<'_>) -> Answer {
+        let size = [self.width, self.height, self.depth];
+        end_to_driver(&mut self.from, size, scope)?;
+        end_to_driver(&mut self.to, size, scope)
+    }
+
+    fn to_program(&mut self, scope: &mut Scope<'_>) {
+        self.from.to_program(scope);
+        self.to.to_program(scope);
+    }
+}
 
 /// A copy of which one side may be in the program's memory. The bytes travel with the call, without padding.
 #[derive(Debug, Clone, Copy)]
@@ -242,6 +305,7 @@ impl Argument for HostVolume {
         let mut volume = Volume::take(from)?;
         let bytes = volume_bytes(&volume).ok_or(Malformed)?;
         let mut held = HeldVolume { volume, from: None, to: None };
+        let size = [volume.width, volume.height, volume.depth];
         if volume.from.kind == HOST {
             scope.reads_memory = true;
             held.from = Some(from.bytes().map_err(Fault::from)?.to_vec());
@@ -249,7 +313,7 @@ impl Argument for HostVolume {
                 return Err(Fault::Malformed);
             }
         } else {
-            volume.from.to_driver(scope)?;
+            end_to_driver(&mut volume.from, size, scope)?;
         }
         if volume.to.kind == HOST {
             if bytes > PIECE_BYTES {
@@ -258,7 +322,7 @@ impl Argument for HostVolume {
             scope.returns_memory = true;
             held.to = Some(vec![0; bytes]);
         } else {
-            volume.to.to_driver(scope)?;
+            end_to_driver(&mut volume.to, size, scope)?;
         }
         let rows = [volume.width, volume.height];
         HeldVolume::point(&mut volume.from, &mut held.from, rows);
@@ -316,7 +380,8 @@ impl Value for HostParams {
     }
 
     fn to_driver(&mut self, scope: &mut Scope<'_>) -> Answer {
-        if let Some(function) = self.function.replace(host_call::run) {
+        if let Some(function) = self.function {
+            self.function = Some(host_call::run);
             let call = scope.host_call();
             call.function.store(function as usize as u64, Ordering::Release);
             call.data.store(self.data.expose_provenance() as u64, Ordering::Release);
@@ -352,12 +417,17 @@ impl Value for AllocateParams {
         Ok(Self { pool, accesses: 0, access_count: 0, bytes, address })
     }
 
+    /// The address is a result.
     fn to_driver(&mut self, scope: &mut Scope<'_>) -> Answer {
+        self.address = 0;
+        self.pool.to_driver(scope)?;
         scope.charge(self.bytes as u64)
     }
 
     fn to_program(&mut self, scope: &mut Scope<'_>) {
-        scope.found(self.address, self.bytes as u64);
+        if scope.ok && self.address != 0 {
+            scope.found(self.address, self.bytes as u64);
+        }
     }
 }
 

@@ -28,6 +28,12 @@ pub trait Value: Copy {
         let _ = scope;
     }
 
+    /// Reports whether the session can keep another result like this one.
+    fn check_room(scope: &Scope<'_>) -> Answer {
+        let _ = scope;
+        Ok(())
+    }
+
     /// Returns the value whose bytes are 0.
     fn zero() -> Self {
         Self::take(&mut Reader::new(&vec![0; Self::BYTES]))

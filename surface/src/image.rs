@@ -11,6 +11,9 @@ use crate::{
 pub const CONTAINER_MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
 /// Magic number of the wrapper that compilers put into programs; the wrapper contains the address of a container.
 pub const WRAPPER_MAGIC: [u8; 4] = 0x4662_43B1_u32.to_le_bytes();
+/// The start of an object file, and the bytes of its header.
+const ELF_MAGIC: [u8; 4] = [0x7F, b'E', b'L', b'F'];
+const ELF_HEADER_BYTES: usize = 64;
 /// Bytes of a container's header: magic number, version, bytes of the header, and bytes of all entries together.
 pub const HEADER_BYTES: usize = 16;
 
@@ -49,6 +52,9 @@ impl Image {
         if self.0.is_null() {
             return Err(Status::InvalidValue);
         }
+        if self.starts_with(ELF_MAGIC) {
+            return Ok(self.object());
+        }
         if !self.starts_with(WRAPPER_MAGIC) {
             return if self.starts_with(CONTAINER_MAGIC) { self.container() } else { self.text() };
         }
@@ -73,6 +79,16 @@ impl Image {
         Text::from_pointer(self.0.cast::<c_char>()).bytes()
     }
 
+    /// Returns an object file, which ends with one of the tables that its header names.
+    fn object<'a>(self) -> &'a [u8] {
+        // SAFETY: the caller vouches for an object file behind this magic number, with a whole header and as many bytes as
+        // the header says.
+        unsafe {
+            let header = self.0.cast::<[u8; ELF_HEADER_BYTES]>().read();
+            std::slice::from_raw_parts(self.0, object_bytes(&header))
+        }
+    }
+
     fn container<'a>(self) -> Answer<&'a [u8]> {
         // SAFETY: the caller vouches for a container behind this magic number, and for as many bytes as its header
         // says.
@@ -85,6 +101,15 @@ impl Image {
             Ok(std::slice::from_raw_parts(self.0, bytes))
         }
     }
+}
+
+/// Returns where the last of the two tables ends that the header of a 64-bit object file names.
+fn object_bytes(header: &[u8; ELF_HEADER_BYTES]) -> usize {
+    let u16_at = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
+    let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| header[at + byte])) as usize;
+    // Of each table: its place, the size of its elements and their number.
+    let end = |place: usize, size: usize, count: usize| u64_at(place).saturating_add(u16_at(size) * u16_at(count));
+    end(32, 54, 56).max(end(40, 58, 60)).clamp(ELF_HEADER_BYTES, isize::MAX as usize)
 }
 
 /// Returns the size of the container with this header, in bytes.

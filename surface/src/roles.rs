@@ -13,6 +13,14 @@ use crate::{
 /// The handle of an object that the call destroys.
 pub type Gone<T> = T;
 
+/// A place for a result that is stored after a failure too.
+pub type Always<T> = Out<T>;
+
+/// The number of an attribute of a launch.
+pub type AttributeId = u32;
+/// Flags of a context.
+pub type ContextFlags = u32;
+
 /// An array, whose length is the call's [`Count`].
 pub type Many<T> = In<T>;
 pub type Count = usize;

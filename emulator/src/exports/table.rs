@@ -16,11 +16,11 @@ use gpufleet_surface::{
         TextureObject, TextureReference, UserObject,
     },
     roles::{
-        Allocated, AttributeIn, AttributeOut, Bytes, Count, Count32, Extra, FreeBytes, Freed, FromHost, Frontier,
-        FrontierCount, FrontierData, Given, Global, GlobalBytes, Gone, HostData, HostVolume, JitCount, JitInputs,
-        JitKeys, JitValues, LinkedBytes, LinkedImage, ListRoom, Listed, Many, Metered, MeteredBytes, MeteredHeight,
-        MeteredWidth, Parameters, PointerAttribute, Reserved, ReservedBytes, Room, RoomCount, ToHost, TotalBytes,
-        Unsent, UnsentCount,
+        Allocated, Always, AttributeId, AttributeIn, AttributeOut, Bytes, ContextFlags, Count, Count32, Extra,
+        FreeBytes, Freed, FromHost, Frontier, FrontierCount, FrontierData, Given, Global, GlobalBytes, Gone, HostData,
+        HostVolume, JitCount, JitInputs, JitKeys, JitValues, LinkedBytes, LinkedImage, ListRoom, Listed, Many, Metered,
+        MeteredBytes, MeteredHeight, MeteredWidth, Parameters, PointerAttribute, Reserved, ReservedBytes, Room,
+        RoomCount, ToHost, TotalBytes, Unsent, UnsentCount,
     },
     structs::{
         array::{FlatArray, MemoryRequirements, SolidArray},

@@ -13,11 +13,11 @@ use gpufleet_remote::{
         TextureObject, TextureReference, UserObject,
     },
     roles::{
-        Allocated, AttributeIn, AttributeOut, Bytes, Count, Count32, Extra, FreeBytes, Freed, FromHost, Frontier,
-        FrontierCount, FrontierData, Given, Global, GlobalBytes, Gone, HostData, InOut, JitCount, JitInputs, JitKeys,
-        JitValues, LinkedBytes, LinkedImage, ListRoom, Listed, Many, Metered, MeteredBytes, MeteredHeight,
-        MeteredWidth, New, Parameters, PointerAttribute, Reserved, ReservedBytes, Room, RoomCount, ToHost, TotalBytes,
-        Unsent, UnsentCount,
+        Allocated, Always, AttributeId, AttributeIn, AttributeOut, Bytes, ContextFlags, Count, Count32, Extra,
+        FreeBytes, Freed, FromHost, Frontier, FrontierCount, FrontierData, Given, Global, GlobalBytes, Gone, HostData,
+        InOut, JitCount, JitInputs, JitKeys, JitValues, LinkedBytes, LinkedImage, ListRoom, Listed, Many, Metered,
+        MeteredBytes, MeteredHeight, MeteredWidth, New, Parameters, PointerAttribute, Reserved, ReservedBytes, Room,
+        RoomCount, ToHost, TotalBytes, Unsent, UnsentCount,
     },
     structs::HostVolume,
 };

@@ -162,9 +162,6 @@ impl Link {
     /// Sends a call, and returns the slot of its answer if one will come.
     fn send(&self, mut call: Vec<u8>, is_answered: bool) -> Answer<Option<Arc<Slot>>> {
         let arguments = call.len() - HEADER_BYTES - CallHeader::BYTES;
-        if arguments > CALL_BYTES_MAX {
-            return Err(Status::OutOfMemory);
-        }
         let slot = is_answered.then(Arc::<Slot>::default);
         let mut output = lock(&self.output);
         let lost = |_| Status::DeviceUnavailable;
@@ -295,7 +292,7 @@ fn message(call: u16, is_post: bool, send: impl FnOnce(&mut Vec<u8>) -> Answer) 
     let context = threads::context().unwrap_or(0) as u32;
     CallHeader { call, is_post, is_twin: boundary::is_twin(), context, thread: threads::number() }.put(&mut message);
     send(&mut message)?;
-    Ok(message)
+    if message.len() > CALL_BYTES_MAX { Err(Status::OutOfMemory) } else { Ok(message) }
 }
 
 /// Says that a thread of the program has ended.

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use gpufleet_remote::greeting::{Facts, Welcome};
+use gpufleet_remote::{
+    greeting::{Facts, Welcome},
+    kinds::Device,
+};
 use gpufleet_surface::status::{Answer, Status};
 
 use crate::{link::Link, messages};
@@ -14,7 +17,7 @@ use crate::{link::Link, messages};
 const SOCKET: &str = "GPUFLEET_SESSION_SOCKET";
 
 /// The only device of a session.
-pub(crate) const DEVICE: i32 = 0;
+pub(crate) const DEVICE: Device = Device(0);
 
 struct Open {
     link: Arc<Link>,

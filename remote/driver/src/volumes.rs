@@ -6,6 +6,7 @@ use gpufleet_remote::{
     frame::PIECE_BYTES,
 };
 use gpufleet_surface::{
+    copy::{extent, offset},
     status::{Answer, Status},
     structs::copy::{End, Volume},
 };
@@ -44,11 +45,24 @@ pub(crate) fn copy(mut volume: Volume, piece: &mut dyn FnMut(&Volume) -> Answer)
             end.height = if end.height == 0 { volume.height } else { end.height };
         }
     }
+    for end in [&volume.from, &volume.to] {
+        if end.kind == HOST {
+            check_rows(end, [volume.width, volume.height, volume.depth])?;
+        }
+    }
     match [volume.from.kind, volume.to.kind] {
         [HOST, HOST] => Err(Status::NotSupported),
         kinds if kinds.contains(&HOST) => split(volume, piece),
         _ => piece(&volume),
     }
+}
+
+/// Checks that the rows of an end have addresses and do not overlap.
+fn check_rows(end: &End, size: [usize; 3]) -> Answer {
+    let slice = end.pitch.checked_mul(end.height).ok_or(Status::InvalidValue)?;
+    let start = offset([end.x, end.y, end.z], end.pitch, slice).and_then(|offset| end.host.checked_add(offset));
+    let end = start.zip(extent(size, end.pitch, slice)).and_then(|(start, bytes)| start.checked_add(bytes));
+    end.map(drop).ok_or(Status::InvalidValue)
 }
 
 /// Says on which side a unified address is.

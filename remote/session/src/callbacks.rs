@@ -5,7 +5,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
-        mpsc::{Sender, SyncSender, sync_channel},
+        mpsc::{SyncSender, sync_channel},
     },
 };
 
@@ -20,7 +20,7 @@ use gpufleet_remote::{
 /// Sends calls to the program.
 #[derive(Debug)]
 pub(crate) struct Callbacks {
-    frames: Sender<Vec<u8>>,
+    frames: SyncSender<Vec<u8>>,
     objects: Arc<Mutex<Objects>>,
     next: AtomicU64,
     /// Who waits for the end of which call; none after the program has gone.
@@ -28,7 +28,7 @@ pub(crate) struct Callbacks {
 }
 
 impl Callbacks {
-    pub(crate) fn new(frames: Sender<Vec<u8>>, objects: Arc<Mutex<Objects>>) -> Self {
+    pub(crate) fn new(frames: SyncSender<Vec<u8>>, objects: Arc<Mutex<Objects>>) -> Self {
         Self { frames, objects, next: AtomicU64::new(1), waiting: Mutex::new(Some(HashMap::new())) }
     }
 

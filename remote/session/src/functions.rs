@@ -13,11 +13,11 @@ use gpufleet_remote::{
         TextureReference, UserObject,
     },
     roles::{
-        Allocated, AttributeIn, AttributeOut, Bytes, Count, Count32, Extra, FreeBytes, Freed, FromHost, Frontier,
-        FrontierCount, FrontierData, Given, Global, GlobalBytes, Gone, HostData, InOut, JitCount, JitInputs, JitKeys,
-        JitValues, LinkedBytes, LinkedImage, ListRoom, Listed, Many, Metered, MeteredBytes, MeteredHeight,
-        MeteredWidth, New, Parameters, PointerAttribute, Reserved, ReservedBytes, Room, RoomCount, ToHost, TotalBytes,
-        Unsent, UnsentCount,
+        Allocated, Always, AttributeId, AttributeIn, AttributeOut, Bytes, ContextFlags, Count, Count32, Extra,
+        FreeBytes, Freed, FromHost, Frontier, FrontierCount, FrontierData, Given, Global, GlobalBytes, Gone, HostData,
+        InOut, JitCount, JitInputs, JitKeys, JitValues, LinkedBytes, LinkedImage, ListRoom, Listed, Many, Metered,
+        MeteredBytes, MeteredHeight, MeteredWidth, New, Parameters, PointerAttribute, Reserved, ReservedBytes, Room,
+        RoomCount, ToHost, TotalBytes, Unsent, UnsentCount,
     },
     scope::Scope,
     structs::HostVolume,
@@ -91,6 +91,7 @@ macro_rules! row {
                 $(let mut $argument = <$type as Argument>::hold(from, scope)?;)*
                 from.end()?;
                 native.before(scope)?;
+                scope.begin();
                 // SAFETY: the address is that of the symbol, which has these arguments in the C headers.
                 let function = unsafe {
                     std::mem::transmute::<usize, extern "C" fn($($type),*) -> i32>(address)

@@ -3,7 +3,7 @@
 use std::{
     ffi::{CString, c_char, c_void},
     path::Path,
-    sync::Mutex,
+    sync::{Mutex, PoisonError},
 };
 
 use gpufleet_remote::{argument::Fault, scope::Scope};
@@ -61,10 +61,12 @@ functions! {
     set_context: "cuCtxSetCurrent" (u64);
     pop_context: "cuCtxPopCurrent_v2" (*mut u64);
     primary_state: "cuDevicePrimaryCtxGetState" (i32, *mut u32, *mut i32);
+    exchange_capture_mode: "cuThreadExchangeStreamCaptureMode" (*mut u32);
     is_capturing: "cuStreamIsCapturing" (u64, *mut u32);
     synchronize: "cuStreamSynchronize" (u64);
     create_event: "cuEventCreate" (*mut u64, u32);
     record_event: "cuEventRecord" (u64, u64);
+    synchronize_event: "cuEventSynchronize" (u64);
     query_event: "cuEventQuery" (u64);
     destroy_event: "cuEventDestroy_v2" (u64);
     function_parameter: "cuFuncGetParamInfo" (u64, usize, *mut usize, *mut usize);
@@ -121,47 +123,71 @@ impl Native {
         function.ok().map(|function| function.expose_provenance())
     }
 
-    /// Refuses copies from and to the program's memory in a captured graph.
+    /// Refuses copies from and to the program's memory in a captured graph, which would use it whenever it runs.
     pub(crate) fn before(&self, scope: &mut Scope<'_>) -> Result<(), Fault> {
-        let Some(stream) = scope.stream else { return Ok(()) };
-        if !scope.reads_memory && !scope.returns_memory && scope.host_call.is_none() {
-            return Ok(());
+        match scope.stream {
+            Some(stream) if (scope.reads_memory || scope.returns_memory) && self.is_capturing(stream) => {
+                Err(Status::NotSupported.into())
+            }
+            _ => Ok(()),
         }
-        let mut status = 0;
-        (self.calls.is_capturing)(stream, &raw mut status);
-        if status == 0 {
-            scope.calls_back_once();
-            return Ok(());
-        }
-        // A graph would use the memory of this call whenever it runs.
-        if scope.reads_memory || scope.returns_memory { Err(Status::NotSupported.into()) } else { Ok(()) }
     }
 
     /// Waits for the memory that the answer contains.
-    pub(crate) fn after(&self, scope: &Scope<'_>, code: Code) -> Code {
-        match scope.stream {
-            Some(stream) if code == 0 && scope.returns_memory => (self.calls.synchronize)(stream),
-            _ => code,
+    pub(crate) fn after(&self, scope: &mut Scope<'_>, code: Code) -> Code {
+        let Some(stream) = scope.stream.filter(|_| code == 0) else { return code };
+        if scope.host_call.is_some() && !self.is_capturing(stream) {
+            scope.calls_back_once();
         }
+        if scope.returns_memory { self.relaxed(|| (self.calls.synchronize)(stream)) } else { code }
     }
 
-    /// Keeps memory until the driver has read it.
+    /// Reports whether a stream is captured, or cannot say.
+    fn is_capturing(&self, stream: u64) -> bool {
+        let mut status = 0;
+        (self.calls.is_capturing)(stream, &raw mut status) != 0 || status != 0
+    }
+
+    /// Makes a call that captures of other streams do not forbid, as the program's own call was allowed.
+    fn relaxed<T>(&self, call: impl FnOnce() -> T) -> T {
+        // `CU_STREAM_CAPTURE_MODE_RELAXED`.
+        let mut mode = 2;
+        (self.calls.exchange_capture_mode)(&raw mut mode);
+        let result = call();
+        (self.calls.exchange_capture_mode)(&raw mut mode);
+        result
+    }
+
+    /// Keeps memory until the driver has read it; for good if that cannot be known.
     pub(crate) fn keep(&self, stream: u64, buffers: Vec<Vec<u8>>) {
-        let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        kept.retain(|Kept { event, .. }| {
-            let is_pending = (self.calls.query_event)(*event) == NOT_READY;
-            if !is_pending {
+        self.relaxed(|| {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.retain(|Kept { event, .. }| {
+                let is_pending = (self.calls.query_event)(*event) == NOT_READY;
+                if !is_pending {
+                    (self.calls.destroy_event)(*event);
+                }
+                is_pending
+            });
+            let mut event = 0;
+            let made = (self.calls.create_event)(&raw mut event, WITHOUT_TIMING);
+            if made == 0 && !self.is_capturing(stream) && (self.calls.record_event)(event, stream) == 0 {
+                kept.push(Kept { event, _buffers: buffers });
+            } else {
+                std::mem::forget(buffers);
+            }
+        });
+    }
+
+    /// Waits for all memory that the driver reads, because a context and its events are about to end.
+    pub(crate) fn settle(&self) {
+        let kept = std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner));
+        self.relaxed(|| {
+            for Kept { event, .. } in &kept {
+                (self.calls.synchronize_event)(*event);
                 (self.calls.destroy_event)(*event);
             }
-            is_pending
         });
-        let mut event = 0;
-        let made = (self.calls.create_event)(&raw mut event, WITHOUT_TIMING);
-        if made == 0 && (self.calls.record_event)(event, stream) == 0 {
-            kept.push(Kept { event, _buffers: buffers });
-        } else {
-            (self.calls.synchronize)(stream);
-        }
     }
 
     /// Takes what kernels printed.

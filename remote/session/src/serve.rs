@@ -4,7 +4,7 @@ use std::{
     io::{self, Read, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
-    sync::{Arc, mpsc::channel},
+    sync::{Arc, mpsc::sync_channel},
     thread,
     time::Duration,
 };
@@ -26,6 +26,18 @@ use crate::{
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of a greeting.
 const GREETING_BYTES_MAX: usize = 64 << 10;
+
+/// Maximum frames that wait to be read by the program. A program that does not read has its calls wait.
+const FRAMES_MAX: usize = 16;
+
+/// Closes the connection when it is dropped, although other threads may still have it.
+struct HangUp(UnixStream);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
 
 /// Why a session did not start, or ended before its program had.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +72,9 @@ pub fn serve(
     stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
     let hello = greeting(&mut stream, token)?;
     stream.set_read_timeout(None)?;
-    let (frames, written) = channel::<Vec<u8>>();
+    let (frames, written) = sync_channel::<Vec<u8>>(FRAMES_MAX);
+    // However this ends, the program learns it.
+    let _hang_up = HangUp(stream.try_clone()?);
     let mut output = stream.try_clone()?;
     let mut session = Session::start(native, limits, &hello, frames)?;
     thread::Builder::new().name("session-writer".into()).spawn(move || {

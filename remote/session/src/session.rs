@@ -5,7 +5,7 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
-        mpsc::{Sender, channel},
+        mpsc::{Sender, SyncSender, channel},
     },
     thread,
 };
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) objects: Arc<Mutex<Objects>>,
     pub(crate) caller: Arc<dyn Caller>,
     pub(crate) order: Order,
-    pub(crate) frames: Sender<Vec<u8>>,
+    pub(crate) frames: SyncSender<Vec<u8>>,
     /// By the program's numbers.
     pub(crate) calls: Vec<Option<Known>>,
     pub(crate) deferred: Mutex<Option<Deferred>>,
@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     /// Bytes of posts that were made.
     pub(crate) posted_bytes: AtomicU64,
     pub(crate) calls_made: AtomicU64,
+    /// Threads that have not ended.
+    pub(crate) threads: AtomicUsize,
 }
 
 /// A session that has welcomed its program.
@@ -96,7 +98,7 @@ impl Session {
         native: Arc<Native>,
         limits: Limits,
         hello: &Hello,
-        frames: Sender<Vec<u8>>,
+        frames: SyncSender<Vec<u8>>,
     ) -> Result<Self, NativeError> {
         let facts: Facts = facts(&native, limits.memory)?;
         let driver = functions(&native);
@@ -118,6 +120,7 @@ impl Session {
             waiting_bytes: AtomicUsize::new(0),
             posted_bytes: AtomicU64::new(0),
             calls_made: AtomicU64::new(0),
+            threads: AtomicUsize::new(0),
         };
         Ok(Self { shared: Arc::new(shared), callbacks, threads: HashMap::new(), posts: 0, pieces: Vec::new() })
     }
@@ -183,8 +186,8 @@ impl Session {
     /// Returns the thread that makes the calls of a thread of the program.
     fn thread(&mut self, number: u32) -> Result<&Sender<Work>, Malformed> {
         if !self.threads.contains_key(&number) {
-            // Threads that have ended have closed their channels.
-            if self.threads.len() >= THREADS_MAX {
+            // One whose program's thread has ended may still be in a call.
+            if self.shared.threads.fetch_add(1, Ordering::Relaxed) >= THREADS_MAX {
                 return Err(Malformed);
             }
             let (sender, work) = channel();

@@ -43,6 +43,8 @@ pub(crate) struct CallingThread {
     shared: Arc<Shared>,
     /// The number of the current context; unknown after calls that change it.
     context: Option<u32>,
+    /// The answer may tell of the failure of an earlier post.
+    carries_failure: bool,
 }
 
 /// The result of a call: the code, and the results behind it in the frame.
@@ -51,34 +53,50 @@ struct Made {
     results: Vec<u8>,
 }
 
+/// Ends the session if a thread ends before its program's thread: after a message that makes no sense, or a panic.
+struct Ending {
+    shared: Arc<Shared>,
+    is_orderly: bool,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.shared.threads.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_orderly {
+            self.shared.order.close();
+            let _ = self.shared.frames.send(frame(FrameKind::Bye, |_| {}));
+        }
+    }
+}
+
 impl CallingThread {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         // The driver starts without a current context on each thread.
-        Self { shared, context: Some(0) }
+        Self { shared, context: Some(0), carries_failure: false }
     }
 
     /// Makes calls until no more can come.
     pub(crate) fn run(mut self, work: Receiver<Work>) {
+        let mut ending = Ending { shared: Arc::clone(&self.shared), is_orderly: false };
         for Work { sequence, header, after, body } in work {
-            self.shared.order.wait_for(after);
+            if !self.shared.order.wait_for(after) {
+                return;
+            }
             self.shared.waiting_bytes.fetch_sub(body.len(), Ordering::Relaxed);
             let made = self.make(header, &body[CallHeader::BYTES..]);
-            if header.is_post {
-                self.posted(body.len());
-                self.shared.order.made();
-            }
-            let Ok(made) = made else {
-                let _ = self.shared.frames.send(frame(FrameKind::Bye, |_| {}));
-                return;
-            };
+            // A message that makes no sense ends the session: what waits behind it is not made.
+            let Ok(made) = made else { return };
             self.shared.calls_made.fetch_add(1, Ordering::Relaxed);
             self.print();
             if header.is_post {
                 self.defer(sequence, header.call, made.code);
+                self.posted(body.len());
+                self.shared.order.made();
             } else {
                 let _ = self.shared.frames.send(self.answer(sequence, made));
             }
         }
+        ending.is_orderly = true;
     }
 
     /// Counts the bytes of a post, and acknowledges them in steps.
@@ -93,6 +111,7 @@ impl CallingThread {
     fn make(&mut self, header: CallHeader, arguments: &[u8]) -> Result<Made, Fault> {
         let mut results = Vec::new();
         let mut from = Reader::new(arguments);
+        self.carries_failure = false;
         let made = self.set_context(header.context).map_err(Fault::from).and_then(|()| {
             let shared = Arc::clone(&self.shared);
             match shared.calls[usize::from(header.call)] {
@@ -143,12 +162,17 @@ impl CallingThread {
         results: &mut Vec<u8>,
     ) -> Result<i32, Fault> {
         let shared = Arc::clone(&self.shared);
-        let mut scope = Scope::new(&shared.objects, &shared.caller, header.context.into());
+        let mut scope = Scope::new(&shared.objects, &shared.caller, header.context.into(), header.is_twin);
+        let ends_context = ["cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset_v2"];
+        if ends_context.contains(&call.symbol) {
+            shared.native.settle();
+        }
         let code = call.call(&shared.native, header.is_twin, from, &mut scope, results);
         if let (Some(stream), true) = (scope.stream, scope.ok && !scope.buffers.is_empty()) {
             shared.native.keep(stream, std::mem::take(&mut scope.buffers));
         }
         self.mind(call.symbol, &mut scope);
+        self.carries_failure = !scope.changes_objects();
         scope.finish();
         code
     }
@@ -172,6 +196,8 @@ impl CallingThread {
                     scope.forget_primary();
                 }
             }
+            "cuMemMap" if scope.ok => scope.remember_mapping(),
+            "cuMemUnmap" if scope.ok => scope.forget_mappings(),
             "cuDevicePrimaryCtxRetain" if scope.ok => scope.remember_primary(),
             "cuLinkCreate_v2" if scope.ok => {
                 if let (Some(link), Some(jit)) = (scope.made(Kind::Link), scope.jit.take()) {
@@ -267,7 +293,8 @@ impl CallingThread {
     }
 
     fn answer(&self, sequence: u64, Made { mut code, mut results }: Made) -> Vec<u8> {
-        let deferred = self.shared.deferred.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut deferred = self.shared.deferred.lock().unwrap_or_else(PoisonError::into_inner);
+        let deferred = if self.carries_failure { deferred.take() } else { None };
         if results.len() > BODY_BYTES_MAX - 64 {
             code = Status::NotSupported.code();
             results.clear();

@@ -42,7 +42,7 @@ impl<T: Value> Argument for Many<T> {
             value.to_driver(scope)?;
             values.push(value);
         }
-        scope.filled = values.len();
+        scope.array_length(values.len())?;
         Ok(Some(values))
     }
 
@@ -51,11 +51,11 @@ impl<T: Value> Argument for Many<T> {
     }
 }
 
-/// A number of elements. The session trusts only the array that it got.
+/// A number of elements.
 macro_rules! counts {
     ($($name:ident $type:ty;)+) => {$(
         impl Argument for $name {
-            type Held = ($type, usize);
+            type Held = $type;
 
             fn announce(self, sizes: &mut Sizes) {
                 sizes.count = self.0 as usize;
@@ -67,11 +67,12 @@ macro_rules! counts {
             }
 
             fn hold(from: &mut Reader<'_>, scope: &mut Scope<'_>) -> Result<Self::Held, Fault> {
-                Ok((<$type>::take(from)?, scope.filled))
+                let count = <$type>::take(from)?;
+                scope.array_length(count as usize)?;
+                Ok(count)
             }
 
-            /// Without an array its length is checked by the driver.
-            fn lend((count, _): &mut Self::Held) -> Self {
+            fn lend(count: &mut Self::Held) -> Self {
                 Self(*count)
             }
         }
@@ -93,7 +94,7 @@ impl<T: Value> Argument for Room<T> {
 
     fn hold(from: &mut Reader<'_>, scope: &mut Scope<'_>) -> Result<Self::Held, Fault> {
         let room = hold_room(from)?;
-        scope.filled = room.as_ref().map_or(usize::MAX, Vec::len);
+        scope.room = scope.room.min(room.as_ref().map_or(usize::MAX, Vec::len));
         Ok(room)
     }
 
@@ -124,7 +125,7 @@ impl Argument for RoomCount {
     /// The driver writes no more elements than the session has room for.
     fn hold(from: &mut Reader<'_>, scope: &mut Scope<'_>) -> Result<Option<usize>, Fault> {
         let count = In::<usize>::hold(from, scope)?;
-        Ok(count.map(|count| count.min(scope.filled)))
+        Ok(count.map(|count| count.min(scope.room)))
     }
 
     fn lend(held: &mut Option<usize>) -> Self {

@@ -86,6 +86,9 @@ impl Packed {
     pub fn put(extra: In<usize>, to: &mut Vec<u8>) -> Answer {
         to.flag(!extra.is_null());
         if let Arguments::Packed { pointer, bytes } = Arguments::of(In::NULL, extra)? {
+            if pointer.is_null() {
+                return Err(Status::InvalidValue);
+            }
             // SAFETY: the library made the list from a block of as many bytes.
             to.bytes(unsafe { std::slice::from_raw_parts(pointer, bytes) });
         }

@@ -15,7 +15,7 @@ use std::ffi::c_void;
 
 use gpufleet_surface::{
     argument::{In, Out},
-    status::Answer,
+    status::{Answer, Status},
 };
 
 use crate::{
@@ -72,6 +72,9 @@ wrappers! {
     AttributeOut(Out<u64>);
     AttributeIn(In<u64>);
     PointerAttribute(u32);
+    AttributeId(u32);
+    ContextFlags(u32);
+    Always<T>(Out<T>);
     Allocated(Out<Address>);
     MeteredBytes(usize);
     MeteredWidth(usize);
@@ -103,8 +106,9 @@ impl<T: Handle + Value> Argument for Gone<T> {
 
     fn hold(from: &mut Reader<'_>, scope: &mut Scope<'_>) -> Result<T, Fault> {
         let mut handle = T::take(from)?;
-        scope.destroys(handle.number());
+        let number = handle.number();
         handle.to_driver(scope)?;
+        scope.destroys(T::KIND, number);
         Ok(handle)
     }
 
@@ -192,6 +196,9 @@ impl Argument for AttributeIn {
     }
 }
 
+/// `CU_POINTER_ATTRIBUTE_P2P_TOKENS`, the only attribute with more than 64 bits.
+const P2P_TOKENS: u32 = 5;
+
 impl Argument for PointerAttribute {
     type Held = u32;
 
@@ -202,6 +209,9 @@ impl Argument for PointerAttribute {
 
     fn hold(from: &mut Reader<'_>, scope: &mut Scope<'_>) -> Result<u32, Fault> {
         let attribute = from.u32()?;
+        if attribute == P2P_TOKENS {
+            return Err(Status::InvalidValue.into());
+        }
         // `CU_POINTER_ATTRIBUTE_CONTEXT` and `CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE`.
         scope.attribute = match attribute {
             1 => Some(Kind::Context),
@@ -213,5 +223,66 @@ impl Argument for PointerAttribute {
 
     fn lend(held: &mut u32) -> Self {
         Self(*held)
+    }
+}
+
+/// A number whose values are restricted.
+macro_rules! restricted {
+    ($($name:ident($value:ident) $check:block)+) => {$(
+        impl Argument for $name {
+            type Held = u32;
+
+            fn send(self, _: &Sizes, to: &mut Vec<u8>) -> Answer {
+                to.u32(self.0);
+                Ok(())
+            }
+
+            fn hold(from: &mut Reader<'_>, _: &mut Scope<'_>) -> Result<u32, Fault> {
+                let $value = from.u32()?;
+                if $check { Ok($value) } else { Err(Status::NotSupported.into()) }
+            }
+
+            fn lend(held: &mut u32) -> Self {
+                Self(*held)
+            }
+        }
+    )+};
+}
+
+restricted! {
+    // The values of `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT`, `_LAUNCH_COMPLETION_EVENT` and
+    // `_DEVICE_UPDATABLE_KERNEL_NODE` have handles.
+    AttributeId(id) { ![7, 12, 13].contains(&id) }
+    // `CU_CTX_COREDUMP_ENABLE` and `CU_CTX_USER_COREDUMP_ENABLE` write files.
+    ContextFlags(flags) { flags & 0x60 == 0 }
+}
+
+impl<T: Value> Argument for Always<T> {
+    type Held = Option<T>;
+
+    fn send(self, sizes: &Sizes, to: &mut Vec<u8>) -> Answer {
+        self.0.send(sizes, to)
+    }
+
+    fn hold(from: &mut Reader<'_>, scope: &mut Scope<'_>) -> Result<Option<T>, Fault> {
+        Out::<T>::hold(from, scope)
+    }
+
+    fn lend(held: &mut Option<T>) -> Self {
+        Self(place(held))
+    }
+
+    fn reply(held: Option<T>, scope: &mut Scope<'_>, to: &mut Vec<u8>) {
+        if let Some(mut value) = held {
+            value.to_program(scope);
+            value.put(to);
+        }
+    }
+
+    fn receive(self, _: &Sizes, from: &mut Reader<'_>) -> Result<(), Malformed> {
+        if !self.0.is_null() {
+            self.0.set(T::take(from)?);
+        }
+        Ok(())
     }
 }

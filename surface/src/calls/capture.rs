@@ -11,7 +11,7 @@ macro_rules! rows_of_capture {
             ask 12030 cuStreamBeginCaptureToGraph(
                 stream: Stream, graph: Graph, dependencies: Many<GraphNode>, data: Many<u64>, count: Count, mode: u32
             ) twin ptsz;
-            ask 10000 cuStreamEndCapture(stream: Stream, graph: Out<Graph>) twin ptsz;
+            ask 10000 cuStreamEndCapture(stream: Stream, graph: Always<Graph>) twin ptsz;
             ask 10000 cuStreamIsCapturing(stream: Stream, status: Out<u32>) twin ptsz;
             ask 11030 cuStreamGetCaptureInfo_v2(
                 stream: Stream, status: Out<u32>, id: Out<u64>, graph: Out<Graph>, dependencies: Frontier,

@@ -6,7 +6,7 @@ macro_rules! rows_of_context {
     ($callback:ident! $($with:tt)*) => {
         $callback! {
             $($with)*
-            own 3020 cuCtxCreate_v2(context: Out<Context>, flags: u32, device: Device) old cuCtxCreate;
+            own 3020 cuCtxCreate_v2(context: Out<Context>, flags: ContextFlags, device: Device) old cuCtxCreate;
             local 11040 cuCtxCreate_v3(
                 context: Out<Context>, affinity: In<c_void>, count: i32, flags: u32, device: Device
             );
@@ -22,7 +22,7 @@ macro_rules! rows_of_context {
             local 3020 cuCtxGetApiVersion(context: Context, version: Out<u32>);
             ask 12000 cuCtxGetId(context: Context, id: Out<u64>);
             ask 7000 cuCtxGetFlags(flags: Out<u32>);
-            ask 12010 cuCtxSetFlags(flags: u32);
+            ask 12010 cuCtxSetFlags(flags: ContextFlags);
             wait 2000 cuCtxSynchronize();
             ask 3010 cuCtxGetLimit(value: Out<usize>, limit: u32);
             ask 3010 cuCtxSetLimit(limit: u32, value: usize);

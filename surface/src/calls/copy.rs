@@ -7,7 +7,7 @@ macro_rules! rows_of_copy {
         $callback! {
             $($with)*
             local 4000 cuMemcpy(to: Address, from: Address, bytes: usize) twin ptds;
-            own_post 3020 cuMemcpyHtoD_v2(to: Address, from: FromHost, bytes: Bytes) twin ptds;
+            own 3020 cuMemcpyHtoD_v2(to: Address, from: FromHost, bytes: Bytes) twin ptds;
             own 3020 cuMemcpyDtoH_v2(to: ToHost, from: Address, bytes: Bytes) twin ptds;
             ask 3020 cuMemcpyDtoD_v2(to: Address, from: Address, bytes: usize) twin ptds;
             ask 4000 cuMemcpyPeer(

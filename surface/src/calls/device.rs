@@ -26,7 +26,7 @@ macro_rules! rows_of_device {
             own 7000 cuDevicePrimaryCtxRetain(context: Out<Context>, device: Device);
             ask 11000 cuDevicePrimaryCtxRelease_v2(device: Device) old cuDevicePrimaryCtxRelease;
             ask 11000 cuDevicePrimaryCtxReset_v2(device: Device) old cuDevicePrimaryCtxReset;
-            ask 11000 cuDevicePrimaryCtxSetFlags_v2(device: Device, flags: u32) old cuDevicePrimaryCtxSetFlags;
+            ask 11000 cuDevicePrimaryCtxSetFlags_v2(device: Device, flags: ContextFlags) old cuDevicePrimaryCtxSetFlags;
             ask 7000 cuDevicePrimaryCtxGetState(device: Device, flags: Out<u32>, active: Out<i32>);
             ask 11020 cuDeviceGetDefaultMemPool(pool: Out<Pool>, device: Device);
             ask 11020 cuDeviceGetMemPool(pool: Out<Pool>, device: Device);

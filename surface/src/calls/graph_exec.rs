@@ -9,7 +9,7 @@ macro_rules! rows_of_graph_exec {
             ask 11040 cuGraphInstantiateWithFlags(exec: Out<GraphExec>, graph: Graph, flags: u64);
             ask 12000 cuGraphExecGetFlags(exec: GraphExec, flags: Out<u64>);
             ask 10000 cuGraphExecDestroy(exec: Gone<GraphExec>);
-            ask 12000 cuGraphExecUpdate_v2(exec: GraphExec, graph: Graph, result: Out<UpdateResult>);
+            ask 12000 cuGraphExecUpdate_v2(exec: GraphExec, graph: Graph, result: Always<UpdateResult>);
             own 12000 cuGraphExecKernelNodeSetParams_v2(exec: GraphExec, node: GraphNode, params: In<KernelParams>);
             ask 10020 cuGraphExecMemcpyNodeSetParams(
                 exec: GraphExec, node: GraphNode, params: In<Volume>, context: Context

@@ -12,7 +12,7 @@ macro_rules! rows_of_graph_kernel {
             local 12000 cuGraphKernelNodeGetParams_v2(node: GraphNode, params: Out<KernelParams>);
             own 12000 cuGraphKernelNodeSetParams_v2(node: GraphNode, params: In<KernelParams>);
             ask 11000 cuGraphKernelNodeGetAttribute(node: GraphNode, attribute: u32, value: Out<[u64; 8]>);
-            ask 11000 cuGraphKernelNodeSetAttribute(node: GraphNode, attribute: u32, value: In<[u64; 8]>);
+            ask 11000 cuGraphKernelNodeSetAttribute(node: GraphNode, attribute: AttributeId, value: In<[u64; 8]>);
             ask 11000 cuGraphKernelNodeCopyAttributes(target: GraphNode, source: GraphNode);
         }
     };

@@ -11,7 +11,7 @@ macro_rules! rows_of_stream {
             make 5050 cuStreamCreateWithPriority(stream: New<Stream>, flags: u32, priority: i32);
             ask 4000 cuStreamDestroy_v2(stream: Gone<Stream>) old cuStreamDestroy;
             ask 11000 cuStreamGetAttribute(stream: Stream, attribute: u32, value: Out<[u64; 8]>) twin ptsz;
-            ask 11000 cuStreamSetAttribute(stream: Stream, attribute: u32, value: In<[u64; 8]>) twin ptsz;
+            ask 11000 cuStreamSetAttribute(stream: Stream, attribute: AttributeId, value: In<[u64; 8]>) twin ptsz;
             ask 11000 cuStreamCopyAttributes(target: Stream, source: Stream) twin ptsz;
             ask 11070 cuStreamWriteValue32_v2(
                 stream: Stream, address: Address, value: u32, flags: u32

@@ -25,6 +25,7 @@ fn check(class: &str, symbol: &str, types: &[&str]) {
         "FreeBytes",
         "LinkedImage",
         "Frontier",
+        "Always",
     ]);
     let fits = match class {
         "post" => !returns && !has(&["New"]),

@@ -16,7 +16,7 @@ macro_rules! rows_of_virtual_memory {
             ask 10020 cuMemRelease(handle: Gone<PhysicalMemory>);
             ask 11000 cuMemRetainAllocationHandle(handle: Out<PhysicalMemory>, address: Address);
             ask 10020 cuMemMap(address: Address, bytes: usize, offset: usize, handle: PhysicalMemory, flags: u64);
-            ask 10020 cuMemUnmap(address: Address, bytes: usize);
+            ask 10020 cuMemUnmap(address: Address, bytes: ReservedBytes);
             ask 10020 cuMemSetAccess(address: Address, bytes: usize, accesses: Many<Access>, count: Count);
             ask 10020 cuMemGetAccess(flags: Out<u64>, location: In<Location>, address: Address);
             ask 10020 cuMemGetAllocationGranularity(

@@ -8,7 +8,7 @@ use std::{
 
 use gpufleet_remote::{
     kinds::{Context, Device},
-    roles::Gone,
+    roles::{ContextFlags, Gone},
 };
 use gpufleet_surface::{
     argument::{In, Out},
@@ -23,7 +23,7 @@ const API_VERSION: u32 = 3020;
 /// How often each context was attached, beside its creation.
 static ATTACHED: Mutex<Option<HashMap<u64, u32>>> = Mutex::new(None);
 
-pub(crate) fn cuCtxCreate_v2(context: Out<Context>, flags: u32, device: Device) -> Answer {
+pub(crate) fn cuCtxCreate_v2(context: Out<Context>, flags: ContextFlags, device: Device) -> Answer {
     context.fill(|| {
         let mut made = Context(0);
         // SAFETY: the place lives until the call has ended.
@@ -45,14 +45,14 @@ pub(crate) fn cuCtxCreate_v3(
     if count != 0 {
         return Err(Status::UnsupportedExecAffinity);
     }
-    cuCtxCreate_v2(context, flags, device)
+    cuCtxCreate_v2(context, ContextFlags(flags), device)
 }
 
 pub(crate) fn cuCtxCreate_v4(context: Out<Context>, parameters: In<c_void>, flags: u32, device: Device) -> Answer {
     if !parameters.is_null() {
         return Err(Status::NotSupported);
     }
-    cuCtxCreate_v2(context, flags, device)
+    cuCtxCreate_v2(context, ContextFlags(flags), device)
 }
 
 pub(crate) fn cuCtxDestroy_v2(context: Gone<Context>) -> Answer {

@@ -26,7 +26,7 @@ pub(super) fn attribute(number: i32) -> Answer<i32> {
 }
 
 pub(crate) fn cuDeviceGet(device: Out<Device>, ordinal: i32) -> Answer {
-    device.fill(|| check(ordinal).map(|()| DEVICE))
+    device.fill(|| check(Device(ordinal)).map(|()| DEVICE))
 }
 
 pub(crate) fn cuDeviceGetCount(count: Out<i32>) -> Answer {

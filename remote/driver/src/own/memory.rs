@@ -89,7 +89,7 @@ fn attribute_of_host(attribute: u32, address: u64, block: &Block) -> Answer<u64>
         2 => MEMORY_TYPE_HOST,
         4 => address,
         7 | 11 | 19 | 20 => block.base as u64,
-        9 => DEVICE as u64,
+        9 => DEVICE.0 as u64,
         12 | 18 => block.bytes as u64,
         6 | 8 | 10 | 14 | 15 | 17 => 0,
         13 => 1,

@@ -2,7 +2,7 @@
 
 use gpufleet_remote::{
     kinds::{Graph, GraphExec, GraphNode, HostAddress, Stream},
-    roles::{Count, Many},
+    roles::{Always, Count, Many},
 };
 use gpufleet_surface::{
     argument::{In, Out},
@@ -87,7 +87,7 @@ pub(crate) fn cuGraphInstantiate_v2(
 pub(crate) fn cuGraphExecUpdate(exec: GraphExec, graph: Graph, error_node: Out<GraphNode>, result: Out<u32>) -> Answer {
     let mut updated = UpdateResult { result: 0, error_node: 0, error_from_node: 0 };
     // SAFETY: the place lives until the call has ended.
-    let answer = rows::cuGraphExecUpdate_v2(exec, graph, unsafe { Out::from_pointer(&raw mut updated) });
+    let answer = rows::cuGraphExecUpdate_v2(exec, graph, Always(unsafe { Out::from_pointer(&raw mut updated) }));
     error_node.set(GraphNode(updated.error_node as u64));
     result.set(updated.result);
     answer

@@ -1,6 +1,6 @@
 //! What a program may not have: more memory than its lease, and what belongs to others.
 
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use gpufleet_remote::{
     call_header::CallHeader,
@@ -8,12 +8,21 @@ use gpufleet_remote::{
     codec::{Put, Reader},
     frame::{FrameKind, HEADER_BYTES, Header},
     greeting::Hello,
+    value::Value,
 };
 use gpufleet_session::{Limits, Session};
+
+use gpufleet_surface::structs::{
+    copy::{End, Volume},
+    graph::AllocateParams,
+};
 
 use crate::strangers::native;
 
 const LEASE: u64 = 1 << 20;
+/// `CU_MEMORYTYPE_HOST` and `CU_MEMORYTYPE_UNIFIED`.
+const HOST: u32 = 1;
+const UNIFIED: u32 = 4;
 const INVALID_VALUE: i32 = 1;
 const OUT_OF_MEMORY: i32 = 2;
 const CONTEXT_IS_DESTROYED: i32 = 709;
@@ -28,7 +37,7 @@ struct Program {
 
 impl Program {
     fn start() -> Self {
-        let (frames, answers) = channel();
+        let (frames, answers) = sync_channel(16);
         let session = Session::start(native(), Limits { memory: LEASE }, &Hello::new(calls()), frames).unwrap();
         let mut program = Self { session, answers, context: 0 };
         let (code, results) = program.ask("cuDevicePrimaryCtxRetain", |to| {
@@ -42,18 +51,46 @@ impl Program {
 
     /// Makes a call; the code and the results.
     fn ask(&mut self, symbol: &str, arguments: impl FnOnce(&mut Vec<u8>)) -> (i32, Vec<u8>) {
+        let (kind, answer) = self.send(symbol, arguments);
+        assert_eq!(kind, FrameKind::Answer);
+        let mut reader = Reader::new(&answer[HEADER_BYTES..]);
+        let (_, code, is_deferred) = (reader.u64().unwrap(), reader.i32().unwrap(), reader.flag().unwrap());
+        assert!(!is_deferred);
+        (code, reader.take(reader.remaining()).unwrap().to_vec())
+    }
+
+    /// Makes a call that returns a number; the number.
+    fn make(&mut self, symbol: &str, arguments: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let (code, results) = self.ask(symbol, arguments);
+        assert_eq!(code, 0, "{symbol}");
+        Reader::new(&results).u64().unwrap()
+    }
+
+    /// Sends a call; the frame that answers it.
+    fn send(&mut self, symbol: &str, arguments: impl FnOnce(&mut Vec<u8>)) -> (FrameKind, Vec<u8>) {
         let mut body = Vec::new();
         let (call, context) = (index(symbol), self.context);
         CallHeader { call, is_post: false, is_twin: false, context, thread: 1 }.put(&mut body);
         arguments(&mut body);
         self.session.take(FrameKind::Call, 1, body).unwrap();
-        let is_answer =
-            |frame: &Vec<u8>| Header::parse(frame.first_chunk().unwrap()).unwrap().kind == FrameKind::Answer;
-        let answer = self.answers.iter().find(is_answer).unwrap();
-        let mut reader = Reader::new(&answer[HEADER_BYTES..]);
-        let (_, code, is_deferred) = (reader.u64().unwrap(), reader.i32().unwrap(), reader.flag().unwrap());
-        assert!(!is_deferred);
-        (code, reader.take(reader.remaining()).unwrap().to_vec())
+        let kinds = self.answers.iter().map(|frame| (Header::parse(frame.first_chunk().unwrap()).unwrap().kind, frame));
+        kinds.into_iter().find(|(kind, _)| matches!(kind, FrameKind::Answer | FrameKind::Bye)).unwrap()
+    }
+
+    fn graph(&mut self) -> u64 {
+        self.make("cuGraphCreate", |to| {
+            to.flag(true);
+            to.u32(0);
+        })
+    }
+
+    fn empty_node(&mut self, graph: u64) -> u64 {
+        self.make("cuGraphAddEmptyNode", |to| {
+            to.flag(true);
+            to.u64(graph);
+            to.flag(false);
+            to.u64(0);
+        })
     }
 
     fn alloc(&mut self, bytes: u64) -> Result<u64, i32> {
@@ -116,6 +153,125 @@ fn memory_of_another_session_is_refused() {
     assert_eq!(other.free(address), INVALID_VALUE);
     assert_eq!(one.free(address), 0);
     assert_eq!(one.read(address), INVALID_VALUE);
+}
+
+/// A copy of four bytes from an address, of which the driver may decide whose it is.
+fn copy_from(device: u64, x: usize) -> Volume {
+    let end = Volume::zero().from;
+    let from = End { kind: UNIFIED, device, x, ..end };
+    Volume { from, to: End { kind: HOST, ..end }, width: 4, height: 1, depth: 1 }
+}
+
+#[test]
+fn memory_of_the_session_process_is_refused() {
+    let mut program = Program::start();
+    let own = program.alloc(64).unwrap();
+    let secret = [7_u8; 4];
+    let target = secret.as_ptr().expose_provenance() as u64;
+    let offset = target.wrapping_sub(own) as usize;
+    for volume in [copy_from(target, 0), copy_from(own, offset), copy_from(own, 61)] {
+        let (code, results) = program.ask("cuMemcpy3D_v2", |to| {
+            to.flag(true);
+            volume.put(to);
+        });
+        assert_eq!((code, results.len()), (INVALID_VALUE, 0));
+        let graph = program.graph();
+        let volume = Volume { to: volume.from, ..volume };
+        let (code, _) = program.ask("cuGraphAddMemcpyNode", |to| {
+            to.flag(true);
+            to.u64(graph);
+            to.flag(false);
+            to.u64(0);
+            to.flag(true);
+            volume.put(to);
+            to.u64(0);
+        });
+        assert_eq!(code, INVALID_VALUE);
+    }
+    let (code, results) = program.ask("cuMemcpy3D_v2", |to| {
+        to.flag(true);
+        copy_from(own, 60).put(to);
+    });
+    assert_eq!((code, results.len()), (0, 4));
+}
+
+#[test]
+fn a_node_that_is_refused_does_not_make_its_address_the_sessions() {
+    let mut program = Program::start();
+    let graph = program.graph();
+    let (code, _) = program.ask("cuGraphAddMemAllocNode", |to| {
+        to.flag(true);
+        to.u64(graph);
+        to.flag(false);
+        to.u64(0);
+        to.flag(true);
+        // Memory of another kind than a device's is refused.
+        AllocateParams { address: 0x1234_0000, bytes: 4096, ..AllocateParams::zero() }.put(to);
+    });
+    assert_eq!(code, INVALID_VALUE);
+    assert_eq!(program.read(0x1234_0000), INVALID_VALUE);
+    assert_eq!(program.session.memory_used(), 0);
+}
+
+#[test]
+fn a_host_node_without_a_function_is_refused() {
+    let mut program = Program::start();
+    let graph = program.graph();
+    let (code, _) = program.ask("cuGraphAddHostNode", |to| {
+        to.flag(true);
+        to.u64(graph);
+        to.flag(false);
+        to.u64(0);
+        to.flag(true);
+        to.u64(0);
+        to.u64(0x4141_4141);
+    });
+    assert_eq!(code, INVALID_VALUE);
+}
+
+#[test]
+fn a_count_that_is_not_that_of_the_array_ends_the_session() {
+    let mut program = Program::start();
+    let graph = program.graph();
+    let node = program.empty_node(graph);
+    let (kind, _) = program.send("cuGraphAddEmptyNode", |to| {
+        to.flag(true);
+        to.u64(graph);
+        to.flag(true);
+        to.u64(1);
+        to.u64(node);
+        to.u64(1_000_000);
+    });
+    assert_eq!(kind, FrameKind::Bye);
+}
+
+#[test]
+fn results_never_exceed_the_smallest_room() {
+    let mut program = Program::start();
+    let graph = program.graph();
+    let nodes = [program.empty_node(graph), program.empty_node(graph)];
+    let (code, _) = program.ask("cuGraphAddDependencies", |to| {
+        to.u64(graph);
+        for node in nodes {
+            to.flag(true);
+            to.u64(1);
+            to.u64(node);
+        }
+        to.u64(1);
+    });
+    assert_eq!(code, 0);
+    let (code, results) = program.ask("cuGraphGetEdges", |to| {
+        to.u64(graph);
+        for room in [0, 65_536] {
+            to.flag(true);
+            to.u64(room);
+        }
+        to.flag(true);
+        to.u64(65_536);
+    });
+    // No element of either list.
+    let mut reader = Reader::new(&results);
+    assert_eq!((code, reader.u64(), reader.u64()), (0, Ok(0), Ok(0)));
 }
 
 #[test]

@@ -9,11 +9,11 @@ use gpufleet_remote::{
         TextureObject, TextureReference, UserObject,
     },
     roles::{
-        Allocated, AttributeIn, AttributeOut, Bytes, Count, Count32, Extra, FreeBytes, Freed, FromHost, Frontier,
-        FrontierCount, FrontierData, Given, Global, GlobalBytes, Gone, HostData, InOut, JitCount, JitInputs, JitKeys,
-        JitValues, LinkedBytes, LinkedImage, ListRoom, Listed, Many, Metered, MeteredBytes, MeteredHeight,
-        MeteredWidth, New, Parameters, PointerAttribute, Reserved, ReservedBytes, Room, RoomCount, ToHost, TotalBytes,
-        Unsent, UnsentCount,
+        Allocated, Always, AttributeId, AttributeIn, AttributeOut, Bytes, ContextFlags, Count, Count32, Extra,
+        FreeBytes, Freed, FromHost, Frontier, FrontierCount, FrontierData, Given, Global, GlobalBytes, Gone, HostData,
+        InOut, JitCount, JitInputs, JitKeys, JitValues, LinkedBytes, LinkedImage, ListRoom, Listed, Many, Metered,
+        MeteredBytes, MeteredHeight, MeteredWidth, New, Parameters, PointerAttribute, Reserved, ReservedBytes, Room,
+        RoomCount, ToHost, TotalBytes, Unsent, UnsentCount,
     },
     structs::HostVolume,
 };
@@ -73,7 +73,7 @@ macro_rules! zeros {
 zeros! {
     u8 u16 u32 u64 usize i32 f32
     Bytes Count Count32 JitCount ListRoom MeteredBytes MeteredHeight MeteredWidth PointerAttribute ReservedBytes
-    UnsentCount HostAddress FromHost ToHost HostData
+    UnsentCount Device AttributeId ContextFlags HostAddress FromHost ToHost HostData
 }
 
 macro_rules! handles {
@@ -125,6 +125,7 @@ pointers! {
     In<T>, T;
     Out<T>, T;
     InOut<T>, T;
+    Always<T>, T;
     Many<T>, T;
     Room<T>, T;
     Listed<T>, T;
@@ -174,6 +175,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("cuGraphExecNodeSetParams", "two arguments are wrong"),
     ("cuGraphKernelNodeGetParams", "sessions lack it"),
     ("cuGraphKernelNodeGetParams_v2", "sessions lack it"),
+    ("cuMemPoolGetAccess", "two arguments are wrong"),
     ("cuMemGetAddressRange_v2", "an address of others is null for the driver"),
     ("cuMemcpyAtoA_v2", "a session looks for the array, even if there is nothing to copy"),
     ("cuMemcpyAtoD_v2", "a session looks for the array, even if there is nothing to copy"),

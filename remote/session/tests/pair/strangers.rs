@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     os::unix::net::UnixStream,
-    sync::{Arc, OnceLock, mpsc::channel},
+    sync::{Arc, OnceLock, mpsc::sync_channel},
     thread,
 };
 
@@ -114,7 +114,7 @@ fn random_arguments_are_answered_or_end_the_session() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut ends = 0;
     for call in (0..20).flat_map(|_| calls()) {
-        let (frames, sent) = channel();
+        let (frames, sent) = sync_channel(16);
         let mut session = Session::start(native(), LIMITS, &Hello::new(calls()), frames).unwrap();
         let mut body = Vec::new();
         header(index(call.symbol)).put(&mut body);
