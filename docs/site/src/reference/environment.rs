@@ -17,7 +17,7 @@ use crate::page;
 /// A variable that is no option of a command.
 type Variable = (&'static str, &'static str);
 
-const PROGRAMS: [Variable; 10] = [
+const PROGRAMS: [Variable; 12] = [
     (
         "GPUFLEET_CONFIG",
         "`gpufleet`, Python: the configuration file with the profiles, in place of `~/.config/gpufleet/config.toml`.",
@@ -42,6 +42,14 @@ const PROGRAMS: [Variable; 10] = [
     (
         "GPUFLEET_BIN_DIR",
         "`gpufleet local`: the folder that holds gpufleet's other programs. Unset: beside `gpufleet`, then `PATH`.",
+    ),
+    (
+        "GPUFLEET_SESSION_SOCKET",
+        "the driver library of [sessions](../design/sessions.md), which are for contributors only: the socket of the session.",
+    ),
+    (
+        "GPUFLEET_SESSION_SYNC",
+        "the driver library of sessions: `1` makes each driver call wait for its answer, so that a failing call is known at once.",
     ),
     ("NO_COLOR", "`gpufleet`: no colours if set to anything but the empty text."),
     ("TERM", "`gpufleet`: no progress display if it is `dumb`."),
@@ -115,7 +123,7 @@ const DEVELOPMENT: [Variable; 5] = [
 ];
 
 /// Folders whose code is part of what users run. Tests may read what they like.
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 16] = [
     "schema",
     "kernels",
     "transport",
@@ -125,6 +133,9 @@ const SOURCES: [&str; 13] = [
     "surface",
     "emulator",
     "emulator/conformance",
+    "remote",
+    "remote/driver",
+    "remote/session",
     "ledger",
     "console",
     "local",
