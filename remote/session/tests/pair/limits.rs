@@ -11,7 +11,6 @@ use gpufleet_remote::{
     value::Value,
 };
 use gpufleet_session::{Limits, Session};
-
 use gpufleet_surface::structs::{
     copy::{End, Volume},
     graph::AllocateParams,
