@@ -235,13 +235,14 @@ impl CallingThread {
         }
         // By the numbers of `CU_FUNC_ATTRIBUTE_*`.
         let attribute = |number| {
-            let mut value = 0;
+            let mut value = 0_i32;
             let code = if is_kernel {
                 (calls.kernel_attribute)(&raw mut value, number, function, DEVICE)
             } else {
                 (calls.function_attribute)(&raw mut value, number, function)
             };
-            u32::try_from(value).map_err(|_| code)
+            // No attribute of a function is negative.
+            if code == 0 { Ok(value.cast_unsigned()) } else { Err(code) }
         };
         let limits = || {
             Ok(KernelLimits {
