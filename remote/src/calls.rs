@@ -32,7 +32,7 @@ use crate::{
         MeteredBytes, MeteredHeight, MeteredWidth, New, Parameters, PointerAttribute, Reserved, ReservedBytes, Room,
         RoomCount, ToHost, TotalBytes, Unsent, UnsentCount,
     },
-    structs::HostVolume,
+    volume::HostVolume,
 };
 
 /// A call with a message.

@@ -19,3 +19,4 @@ pub mod roles;
 pub mod scope;
 pub mod structs;
 pub mod value;
+pub mod volume;

@@ -19,7 +19,7 @@ use gpufleet_remote::{
         MeteredBytes, MeteredHeight, MeteredWidth, New, Parameters, PointerAttribute, Reserved, ReservedBytes, Room,
         RoomCount, ToHost, TotalBytes, Unsent, UnsentCount,
     },
-    structs::HostVolume,
+    volume::HostVolume,
 };
 use gpufleet_surface::{
     argument::{In, Out, Text, TextRoom},

@@ -187,7 +187,7 @@ impl Link {
 
     /// Says that a function of the program has returned.
     pub(crate) fn returned(&self, call: u64) {
-        // If the session has gone, nobody waits.
+        // A failed write means that the session has ended, and its callback with it.
         let _ = write(&lock(&self.output).stream, &frame(FrameKind::Return, |body| body.u64(call)));
     }
 
@@ -305,7 +305,7 @@ pub(crate) fn thread_ended(thread: u32) {
     let _ = link.send(message, false);
 }
 
-/// Writes all bytes. If nobody reads them any more, that is an error and not a signal, which would end the program.
+/// Writes all bytes. A closed connection is an error; SIGPIPE would end the program.
 fn write(stream: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         // SAFETY: the bytes are readable, and the stream is open.

@@ -40,7 +40,7 @@ impl Callbacks {
         }
     }
 
-    /// The program has gone: nobody waits any longer.
+    /// Releases the driver threads that wait for callbacks, because the program has ended.
     pub(crate) fn close(&self) {
         self.lock().take();
     }

@@ -20,7 +20,7 @@ use gpufleet_remote::{
         RoomCount, ToHost, TotalBytes, Unsent, UnsentCount,
     },
     scope::Scope,
-    structs::HostVolume,
+    volume::HostVolume,
 };
 use gpufleet_surface::{
     argument::{In, Out, Text},

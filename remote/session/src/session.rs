@@ -206,7 +206,7 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Nobody will answer the callbacks that the driver waits for.
+    /// Releases the driver threads that wait for callbacks.
     fn drop(&mut self) {
         self.callbacks.close();
     }

@@ -4,7 +4,7 @@ use gpufleet_remote::{
     frame::PIECE_BYTES,
     kinds::{Address, Stream},
     roles::{Bytes, FromHost, ToHost},
-    structs::HostVolume,
+    volume::HostVolume,
 };
 use gpufleet_surface::{
     argument::In,

@@ -15,7 +15,7 @@ use gpufleet_remote::{
         MeteredBytes, MeteredHeight, MeteredWidth, New, Parameters, PointerAttribute, Reserved, ReservedBytes, Room,
         RoomCount, ToHost, TotalBytes, Unsent, UnsentCount,
     },
-    structs::HostVolume,
+    volume::HostVolume,
 };
 use gpufleet_surface::{
     argument::{In, Out, Text, TextRoom},
@@ -46,9 +46,9 @@ enum Round {
     Null,
     /// Pointers are places that are 0, and everything else is null or 0.
     Places,
-    /// Places, and handles that nobody gave out.
+    /// Places, and handles that no driver gave out.
     Stale,
-    /// Places, and addresses that nobody gave out.
+    /// Places, and addresses that no driver gave out.
     Lost,
 }
 

@@ -186,7 +186,7 @@ impl World {
             }
             Call::CopyAny { to, from, bytes } => {
                 let (to, from) = (object(&self.memory, to), object(&self.memory, from));
-                // An address that is nobody's would be one of this process.
+                // The driver would take an address that it did not allocate for one of this process.
                 if !to.is_alive || !from.is_alive {
                     return None;
                 }
