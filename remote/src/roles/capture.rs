@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
-use gpufleet_surface::{argument::Out, status::Answer};
+use gpufleet_surface::status::Answer;
 
-use super::{Frontier, FrontierCount, FrontierData};
+use super::{Frontier, FrontierData};
 use crate::{
     argument::{Argument, Fault, Sizes, place},
     codec::{Malformed, Put, Reader},
@@ -81,37 +81,5 @@ impl Argument for FrontierData {
             self.0.set(std::ptr::null());
         }
         Ok(())
-    }
-}
-
-impl Argument for FrontierCount {
-    type Held = (bool, usize);
-
-    fn send(self, _: &Sizes, to: &mut Vec<u8>) -> Answer {
-        to.flag(!self.0.is_null());
-        Ok(())
-    }
-
-    fn hold(from: &mut Reader<'_>, _: &mut Scope<'_>) -> Result<Self::Held, Fault> {
-        Ok((from.flag()?, 0))
-    }
-
-    fn lend((_, count): &mut Self::Held) -> Self {
-        // SAFETY: the session keeps the number until the call has ended.
-        Self(unsafe { Out::from_pointer(count) })
-    }
-
-    fn settle((_, count): &Self::Held, scope: &mut Scope<'_>) {
-        scope.filled = *count;
-    }
-
-    fn reply((is_wanted, count): Self::Held, scope: &mut Scope<'_>, to: &mut Vec<u8>) {
-        if is_wanted && scope.ok {
-            count.put(to);
-        }
-    }
-
-    fn receive(self, sizes: &Sizes, from: &mut Reader<'_>) -> Result<(), Malformed> {
-        self.0.receive(sizes, from)
     }
 }

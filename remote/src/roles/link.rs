@@ -2,12 +2,11 @@
 
 use gpufleet_surface::{argument::Out, status::Answer};
 
-use super::{LinkedBytes, LinkedImage};
+use super::LinkedImage;
 use crate::{
     argument::{Argument, Fault, Sizes},
     codec::{Malformed, Put, Reader},
     scope::Scope,
-    value::Value,
 };
 
 /// The image that a linking has made, whose size is the next result.
@@ -42,37 +41,5 @@ impl Argument for LinkedImage {
             self.0.set(Box::into_raw(image).cast_const().cast());
         }
         Ok(())
-    }
-}
-
-impl Argument for LinkedBytes {
-    type Held = (bool, usize);
-
-    fn send(self, _: &Sizes, to: &mut Vec<u8>) -> Answer {
-        to.flag(!self.0.is_null());
-        Ok(())
-    }
-
-    fn hold(from: &mut Reader<'_>, _: &mut Scope<'_>) -> Result<Self::Held, Fault> {
-        Ok((from.flag()?, 0))
-    }
-
-    fn lend((_, bytes): &mut Self::Held) -> Self {
-        // SAFETY: the session keeps the size until the call has ended.
-        Self(unsafe { Out::from_pointer(bytes) })
-    }
-
-    fn settle((_, bytes): &Self::Held, scope: &mut Scope<'_>) {
-        scope.filled = *bytes;
-    }
-
-    fn reply((is_wanted, bytes): Self::Held, scope: &mut Scope<'_>, to: &mut Vec<u8>) {
-        if is_wanted && scope.ok {
-            bytes.put(to);
-        }
-    }
-
-    fn receive(self, sizes: &Sizes, from: &mut Reader<'_>) -> Result<(), Malformed> {
-        self.0.receive(sizes, from)
     }
 }

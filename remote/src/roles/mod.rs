@@ -286,3 +286,42 @@ impl<T: Value> Argument for Always<T> {
         Ok(())
     }
 }
+
+/// Places for the length of another result, which the session itself needs to send that result.
+macro_rules! lengths {
+    ($($name:ident)+) => {$(
+        impl Argument for $name {
+            type Held = (bool, usize);
+
+            fn send(self, _: &Sizes, to: &mut Vec<u8>) -> Answer {
+                to.flag(!self.0.is_null());
+                Ok(())
+            }
+
+            fn hold(from: &mut Reader<'_>, _: &mut Scope<'_>) -> Result<Self::Held, Fault> {
+                Ok((from.flag()?, 0))
+            }
+
+            fn lend((_, length): &mut Self::Held) -> Self {
+                // SAFETY: the session keeps the number until the call has ended.
+                Self(unsafe { Out::from_pointer(length) })
+            }
+
+            fn settle((_, length): &Self::Held, scope: &mut Scope<'_>) {
+                scope.filled = *length;
+            }
+
+            fn reply((is_wanted, length): Self::Held, scope: &mut Scope<'_>, to: &mut Vec<u8>) {
+                if is_wanted && scope.ok {
+                    length.put(to);
+                }
+            }
+
+            fn receive(self, sizes: &Sizes, from: &mut Reader<'_>) -> Result<(), Malformed> {
+                self.0.receive(sizes, from)
+            }
+        }
+    )+};
+}
+
+lengths! { FrontierCount LinkedBytes }
