@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{AttemptState, BlobDigest, Dtype, Excerpt, JobId, JobState, PoolUse, PrintfOutput, Timings};
+use gpufleet_schema::{
+    AttemptState, BlobDigest, Dtype, Excerpt, JobId, JobState, PoolUse, PrintfOutput, SessionUse, Timings, session,
+};
 use serde::{Deserialize, Serialize};
 
 /// The jobs to list, newest first. An empty filter lists all jobs.
@@ -74,9 +76,9 @@ pub struct JobRow {
     pub labels: BTreeMap<String, String>,
     pub pool: Option<String>,
     pub priority: Option<String>,
-    /// `catalog`, `source`, `ptx` or `cubin`.
+    /// `catalog`, `source`, `ptx`, `cubin` or `session`.
     pub program: Option<String>,
-    /// The catalog name, or the entry of the first launch.
+    /// The catalog name, the entry of the first launch, or the label of a session, such as `python train.py`.
     pub kernel: Option<String>,
     pub client: Option<String>,
     /// The broker's user who published the job, if the broker validated it.
@@ -148,6 +150,9 @@ pub struct AttemptRow {
     pub timings: Option<Timings>,
     /// Output of the kernels' `printf`; none if they printed nothing. Known once the attempt has ended.
     pub printf_output: Option<PrintfOutput>,
+    /// What a session did; none for other jobs, and for a session that was never open. Known once the attempt has ended.
+    #[serde(default)]
+    pub session: Option<SessionUse>,
 }
 
 /// A kept output of a job.
@@ -266,6 +271,13 @@ pub enum JobMatch {
     One(Box<JobDetail>),
     /// Several jobs match. Has up to [`JobMatch::SHOWN_MAX`] of their ids, newest first.
     Many(Vec<JobId>),
+}
+
+impl JobRow {
+    /// Returns whether the job is a lease of device memory for a program elsewhere.
+    pub fn is_session(&self) -> bool {
+        self.program.as_deref() == Some(session::KIND)
+    }
 }
 
 impl HistoryFilter {

@@ -1,6 +1,6 @@
 //! A report on how well one job used its device, like Slurm's `seff`. This is plain data.
 
-use gpufleet_schema::{AttemptState, JobId, JobState, Timings};
+use gpufleet_schema::{AttemptState, JobId, JobState, SessionUse, Timings};
 use serde::{Deserialize, Serialize};
 
 use crate::{AttemptRow, DeviceRow, JobDetail, WorkerRow};
@@ -17,7 +17,8 @@ pub struct Report {
     pub attempts: u32,
     /// From submission to the end.
     pub elapsed_us: u64,
-    /// In the order of time. `other` is the rest of the time on the device.
+    /// In the order of time. `other` is the rest of the time on the device. For a session, `kernel` is the time in which the device worked for
+    /// it, and `other` the rest of the time in which it was open.
     pub stages: Vec<Share>,
     pub device_bytes_peak: u64,
     /// The memory of the device, if its worker still has it.
@@ -56,7 +57,7 @@ impl Report {
         let device_bytes = device(detail, workers).map(|device| device.memory_bytes);
         let attempt = detail.attempts.iter().find(|attempt| Some(attempt.attempt) == job.attempt)?;
         let timings = attempt.timings.as_ref()?;
-        let kernel_us = timings.kernel_us();
+        let kernel_us = attempt.session.as_ref().map_or_else(|| timings.kernel_us(), |used| used.busy_us);
         let copy_us = timings.copy_in_us.saturating_add(timings.copy_out_us);
         let other_us =
             timings.total_us.saturating_sub(timings.load_us.saturating_add(copy_us).saturating_add(kernel_us));
@@ -70,6 +71,8 @@ impl Report {
             ("kernel", kernel_us),
             ("other", other_us),
         ];
+        let device_bytes_peak =
+            attempt.session.as_ref().map_or(timings.device_bytes_peak, |used| used.memory_bytes_peak);
         let elapsed_us = stages.iter().fold(0_u64, |sum, (_, us)| sum.saturating_add(*us));
         let stages = stages.map(|(stage, us)| Share { stage: stage.to_owned(), us, percent: percent(us, elapsed_us) });
         Some(Self {
@@ -79,7 +82,7 @@ impl Report {
             attempts: job.attempts,
             elapsed_us,
             stages: stages.into(),
-            device_bytes_peak: timings.device_bytes_peak,
+            device_bytes_peak,
             device_bytes,
             advice: advice(detail, attempt, timings, device_bytes),
         })
@@ -105,7 +108,10 @@ fn advice(detail: &JobDetail, attempt: &AttemptRow, timings: &Timings, device_by
     }
     // The timings of an attempt that was cut short say nothing about the program.
     if attempt.state == AttemptState::Succeeded {
-        advice.extend(advice_on_use(timings, worked, device_bytes));
+        advice.extend(match &attempt.session {
+            Some(used) => Vec::from_iter(advice_on_session(timings, used)),
+            None => advice_on_use(timings, worked, device_bytes),
+        });
     }
     let lost = detail.attempts.iter().filter(|other| other.state == AttemptState::Lost).count();
     if lost > 0 {
@@ -144,6 +150,17 @@ fn advice_on_use(timings: &Timings, worked: u64, device_bytes: Option<u64>) -> V
             .push("it needs almost all of the device's memory; split its data to run it beside other jobs".to_owned());
     }
     advice
+}
+
+/// Advises on the use of the device by a session, which holds its memory while its program does other things.
+fn advice_on_session(timings: &Timings, used: &SessionUse) -> Option<String> {
+    let busy = percent(used.busy_us, timings.total_us);
+    (timings.total_us > 0 && busy < KERNEL_PERCENT).then(|| {
+        format!(
+            "the device worked for only {busy:.0} % of the session, which held its memory all the time; open it only for the \
+             part of the work that needs the device"
+        )
+    })
 }
 
 /// Returns a part of a whole in percent; 0 if the whole is 0.

@@ -17,7 +17,8 @@ const EVENTS_ON_THEIR_WAY: TimeDelta = TimeDelta::seconds(5);
 #[derive(Debug)]
 pub struct Situation<'a> {
     pub detail: &'a JobDetail,
-    /// The broker's counts for the queues of the job's pool; none if the broker was not asked.
+    /// The broker's counts for the task queues of the job's pool; none if the broker was not asked. They say nothing about a session, which
+    /// waits in a queue of its own.
     pub depth: Option<Depth>,
     /// All workers. Those that do not serve the job's pool now are ignored.
     pub workers: &'a [WorkerRow],
@@ -48,8 +49,8 @@ pub struct Explanation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct Reason {
-    /// `no_consumer`, `over_share`, `memory`, `jobs_ahead`, `busy_worker`, `retry_due`, `ledger_and_broker_disagree`, or `ask_broker`. Later
-    /// releases may add some.
+    /// `no_consumer`, `over_share`, `memory`, `jobs_ahead`, `busy_worker`, `retry_due`, `ledger_and_broker_disagree`, `ask_broker`, or, for a
+    /// session, `lease`. Later releases may add some.
     pub reason: String,
     pub text: String,
 }
@@ -59,7 +60,11 @@ impl Situation<'_> {
     pub fn explain(&self) -> Explanation {
         let job = &self.detail.job;
         let waits = job.state == JobState::Queued && job.pool.is_some();
-        let reasons = if waits { self.reasons() } else { Vec::new() };
+        let reasons = match waits {
+            true if job.is_session() => vec![self.session_reason()],
+            true => self.reasons(),
+            false => Vec::new(),
+        };
         Explanation { job_id: job.job_id, state: job.state, reasons }
     }
 
@@ -73,18 +78,36 @@ impl Situation<'_> {
             ("busy_worker", self.busy_worker()),
             ("retry_due", self.retry_due()),
         ];
-        let mut found: Vec<Reason> = reasons
-            .into_iter()
-            .filter_map(|(reason, text)| Some(Reason { reason: reason.to_owned(), text: text? }))
-            .collect();
+        let mut found: Vec<Reason> =
+            reasons.into_iter().filter_map(|(reason, text)| Some(Reason::new(reason, text?))).collect();
         if found.is_empty() {
-            let (reason, text) = match self.depth {
-                Some(_) => ("ledger_and_broker_disagree", self.disagreement()),
-                None => ("ask_broker", self.unknown()),
-            };
-            found.push(Reason { reason: reason.to_owned(), text });
+            found.push(match self.depth {
+                Some(_) => Reason::new("ledger_and_broker_disagree", self.disagreement()),
+                None => Reason::new("ask_broker", self.unknown()),
+            });
         }
         found
+    }
+
+    /// Explains why a session waits, from the heartbeats. Neither shares nor other jobs delay it, only leases and memory do.
+    fn session_reason(&self) -> Reason {
+        let pool = self.pool();
+        if self.workers().next().is_none() {
+            let text = format!(
+                "no worker serves pool {pool}; to start one that takes sessions: \
+                 gpufleet-worker run --pool {pool}:sessions=1"
+            );
+            return Reason::new("no_consumer", text);
+        }
+        let free = self.memory_free();
+        let free = free.map(|bytes| format!("; at most {} are free on a device now", Size(bytes))).unwrap_or_default();
+        Reason::new(
+            "lease",
+            format!(
+                "it waits for a worker of pool {pool} that takes sessions, has one left (its pool option `sessions`) and has \
+                 enough device memory{free}"
+            ),
+        )
     }
 
     /// Returns the workers that serve the pool and send heartbeats.
@@ -147,13 +170,7 @@ impl Situation<'_> {
     /// inputs.
     fn memory(&self) -> Option<String> {
         let needed = self.detail.job.input_bytes.filter(|_| self.is_in_line())?;
-        let devices =
-            self.workers().flat_map(|worker| &worker.devices).filter(|device| device.out_of_service.is_none());
-        let free = |device: &DeviceRow| {
-            let declared = device.pools.iter().fold(0_u64, |sum, pool| sum.saturating_add(pool.memory_bytes));
-            device.memory_bytes.saturating_sub(declared)
-        };
-        let most = devices.map(free).max()?;
+        let most = self.memory_free()?;
         (needed > most).then(|| {
             format!(
                 "its inputs alone need {} of device memory; running jobs leave at most {} on a device of pool {}",
@@ -162,6 +179,17 @@ impl Situation<'_> {
                 self.pool()
             )
         })
+    }
+
+    /// Returns the most memory that running jobs leave on a device of the pool.
+    fn memory_free(&self) -> Option<u64> {
+        let devices =
+            self.workers().flat_map(|worker| &worker.devices).filter(|device| device.out_of_service.is_none());
+        let free = |device: &DeviceRow| {
+            let declared = device.pools.iter().fold(0_u64, |sum, pool| sum.saturating_add(pool.memory_bytes));
+            device.memory_bytes.saturating_sub(declared)
+        };
+        devices.map(free).max()
     }
 
     fn jobs_ahead(&self) -> Option<String> {
@@ -228,6 +256,12 @@ impl Situation<'_> {
     fn just_submitted(&self) -> Option<String> {
         let is_new = self.now - self.detail.job.created_at < EVENTS_ON_THEIR_WAY;
         is_new.then(|| "nothing keeps it: it was submitted a moment ago, and its events may be on their way".to_owned())
+    }
+}
+
+impl Reason {
+    fn new(reason: &str, text: String) -> Self {
+        Self { reason: reason.to_owned(), text }
     }
 }
 

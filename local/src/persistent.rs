@@ -4,6 +4,7 @@
 //! stopping are serialised by a lock file; [`status`] only reads.
 
 use std::{
+    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -41,6 +42,8 @@ pub const ENDPOINTS: &str = "endpoints.json";
 const LOCK: &str = "lock";
 /// The name of the database, and the prefix of process names.
 const SPACE: &str = "gpufleet";
+/// The setting of each pool that makes `gpufleet run` work.
+const SESSIONS: &str = ":sessions=4";
 /// Time limit for the lock. A concurrent start takes ten seconds, and a stop with running jobs up to a minute and a half.
 const LOCK_WITHIN: Duration = Duration::from_secs(180);
 /// Time limit for the start of a worker. A draining worker has ended by then.
@@ -156,6 +159,9 @@ pub async fn up_from(
     if !options.pools.is_empty() {
         common.pools.clone_from(&options.pools);
     }
+    // `gpufleet run` works at once. Nobody else reaches the loopback address.
+    common.pools.iter_mut().for_each(|pool| pool.push_str(SESSIONS));
+    common.arguments.extend(["--session-listen", "127.0.0.1:0"].map(OsString::from));
     let workers = match options.workers {
         Some(workers) => workers,
         None => workers_recorded(&state)?.max(1),

@@ -14,6 +14,7 @@ use crate::{
         ARGS_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, KEEP_MS_MAX, LABELS_MAX,
         LAUNCHES_MAX, PROGRAM_BYTES_MAX, TEXT_BYTES_MAX,
     },
+    session::IDLE_LIMIT_MS_MIN,
     task::elements,
     text::recordable,
 };
@@ -139,11 +140,30 @@ impl Task<'_> {
                 ("program.ptx", text.len())
             }
             Program::Cubin(image) => ("program.cubin", image.resolved_len(Dtype::U8)),
+            Program::Session { label, idle_limit_ms } => return self.check_session(label, *idle_limit_ms),
         };
         match bytes {
             0 => invalid(field, "empty"),
             1..=PROGRAM_BYTES_MAX => Ok(()),
             _ => invalid(field, format!("{bytes} bytes long; the maximum is {PROGRAM_BYTES_MAX}")),
+        }
+    }
+
+    fn check_session(&self, label: &str, idle_limit_ms: Option<u64>) -> Result<(), Invalid> {
+        check_text(format_args!("program.session.label"), label)?;
+        if let Some(limit) = idle_limit_ms.filter(|limit| *limit < IDLE_LIMIT_MS_MIN) {
+            let problem = format!("{limit}; the minimum is {IDLE_LIMIT_MS_MIN}, because workers look each second");
+            return invalid("program.session.idle_limit_ms", problem);
+        }
+        if !self.buffers.is_empty() {
+            return invalid("buffers", "a session takes no arrays; its program copies them itself");
+        }
+        if !self.launches.is_empty() {
+            return invalid("launches", "a session launches nothing; its program does");
+        }
+        match self.limits.memory_bytes_max {
+            None | Some(0) => invalid("limits.memory_bytes_max", "missing; a session declares its device memory"),
+            Some(_) => Ok(()),
         }
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ActionId, AttemptState, BlobDigest, Failure, JobId, KeptOutputs, PoolName, PrintfOutput, Priority, Program, RanOn,
-    Task, Timings, TraceContext, WorkerName,
+    SessionUse, Task, Timings, TraceContext, WorkerName,
     bounds::{BUFFERS_MAX, LABELS_MAX},
     encoding::{self, bounded},
     text::{recordable, recordable_labels},
@@ -49,9 +49,9 @@ pub struct JobInfo {
     pub name: Option<String>,
     #[serde(default, deserialize_with = "bounded::map::<_, _, LABELS_MAX>")]
     pub labels: BTreeMap<String, String>,
-    /// `catalog`, `source`, `ptx` or `cubin`.
+    /// `catalog`, `source`, `ptx`, `cubin` or `session`.
     pub program: String,
-    /// The catalog name, or the entry of the first launch.
+    /// The catalog name, the entry of the first launch, or the label of a session.
     pub kernel: String,
     pub input_bytes: u64,
     #[serde(default)]
@@ -133,6 +133,9 @@ pub struct AttemptFinished {
     /// The outputs that the task asks to keep; only of an attempt that succeeded. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Box<KeptOutputs>>,
+    /// What a session did; only of a session that was open. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Box<SessionUse>>,
 }
 
 /// A worker's heartbeat, sent at start, at intervals and at stop.
@@ -266,6 +269,7 @@ impl AttemptFinished {
             user_id: None,
             printf_output: None,
             kept: None,
+            session: None,
         }
     }
 }
@@ -280,7 +284,7 @@ impl JobInfo {
     /// The description of a task for the ledger. The task may be invalid.
     pub fn of(task: &Task<'_>, pool: PoolName, priority: Priority, client: Option<String>) -> Self {
         let kernel = match &task.program {
-            Program::Catalog(name) => recordable(name),
+            Program::Catalog(name) | Program::Session { label: name, .. } => recordable(name),
             _ => task.launches.first().map_or_else(String::new, |launch| recordable(&launch.entry)),
         };
         Self {

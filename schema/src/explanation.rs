@@ -114,7 +114,8 @@ explanations! {
     TimeLimit {
         verdicts: [Timeout],
         retried: "no",
-        meaning: "The job ran longer on the device than `limits.time_limit_ms`. The worker killed its executor.",
+        meaning: "The job ran longer on the device than `limits.time_limit_ms`. The worker killed its executor, or \
+                  ended the session.",
         advice: "Raise the limit (`--time-limit`) or split the job."
     }
     QueueLimit {
@@ -152,9 +153,10 @@ explanations! {
     }
     ExecutorLost {
         verdicts: [Infrastructure],
-        retried: "yes, until `limits.attempts_max` executors are lost",
-        meaning: "The executor process or its device went away during the attempt. Only attempts in the state `lost` have it.",
-        advice: "Nothing: the next attempt follows. If it happens often, read the worker's log."
+        retried: "yes, until `limits.attempts_max` executors are lost; a session is not",
+        meaning: "The executor process or its device went away during the attempt, whose state is then `lost`. A session that the \
+                  worker or its device ended has failed with this code.",
+        advice: "Nothing: the next attempt follows. Start the command of a session again. If it happens often, read the worker's log."
     }
     AttemptsExhausted {
         verdicts: [Infrastructure],
@@ -174,6 +176,27 @@ explanations! {
         retried: "no",
         meaning: "A person or a program cancelled the job. Its state is `cancelled`.",
         advice: "Submit the job again if that was a mistake."
+    }
+    ProgramFailed {
+        verdicts: [User],
+        retried: "no",
+        meaning: "The program of a session exited with a code other than 0, a signal ended it, or it could not be started. The message \
+                  says which.",
+        advice: "Read the program's own output."
+    }
+    ClientLost {
+        verdicts: [User],
+        retried: "no",
+        meaning: "The command that opened the session has gone, its connection broke, or it never connected to the worker. The \
+                  worker has freed the session's memory.",
+        advice: "Start the command again. If it never connected, open the worker's ports (`--session-listen`) to its machine."
+    }
+    IdleLimit {
+        verdicts: [Timeout],
+        retried: "no",
+        meaning: "The session made no driver call and ran nothing for longer than its idle limit, so the worker took its memory \
+                  back.",
+        advice: "Raise the limit (`--idle-limit`), or end the program when it no longer needs the device."
     }
     Internal {
         verdicts: [Infrastructure],

@@ -92,6 +92,12 @@ words! {
         AttemptsExhausted = "attempts_exhausted",
         DeviceLost = "device_lost",
         Cancelled = "cancelled",
+        /// The program of a session exited with a code other than 0.
+        ProgramFailed = "program_failed",
+        /// The command that opened the session has gone, or never connected.
+        ClientLost = "client_lost",
+        /// The session made no calls for longer than its idle limit.
+        IdleLimit = "idle_limit",
         Internal = "internal",
     }
 }

@@ -72,7 +72,7 @@ pub enum Untrusted {
 }
 
 impl Program<'_> {
-    /// The signed digest. `None` for a cubin in the form of numbers, because workers refuse it.
+    /// The signed digest. `None` for a cubin in the form of numbers, because workers refuse it, and for a session.
     pub fn digest(&self) -> Option<[u8; 32]> {
         let mut context = digest::Context::new(&digest::SHA256);
         let mut part = |bytes: &[u8]| {
@@ -89,7 +89,8 @@ impl Program<'_> {
             }
             Self::Ptx(text) => part(text.as_bytes()),
             Self::Cubin(Inline::Bytes(bytes)) => part(bytes),
-            Self::Cubin(Inline::Numbers(_)) => return None,
+            // The code of a session is not in its task.
+            Self::Cubin(Inline::Numbers(_)) | Self::Session { .. } => return None,
         }
         context.finish().as_ref().try_into().ok()
     }

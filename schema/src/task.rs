@@ -14,6 +14,7 @@ use crate::{
     },
     encoding::bounded,
     launch::is_symbol,
+    session,
 };
 
 /// One job as a producer describes it. It is a pure function of its contents: running it twice is harmless.
@@ -105,6 +106,15 @@ pub enum Program<'a> {
     /// A cubin, as base64 or MessagePack `bin`; a list of numbers is refused.
     #[serde(borrow)]
     Cubin(Inline<'a>),
+    /// No kernel: a lease of device memory for a program on another machine, whose driver calls the worker makes. Such a task is published
+    /// with the routing key [`session_key`](crate::topology::session_key). It declares its memory in `limits.memory_bytes_max`.
+    Session {
+        /// The program as people know it, such as `python train.py`.
+        label: String,
+        /// The session ends after this time without a call or a running kernel. If absent, the pool's default applies.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        idle_limit_ms: Option<u64>,
+    },
 }
 
 /// A named array on the device.
@@ -264,13 +274,14 @@ impl<'a> Task<'a> {
 }
 
 impl Program<'_> {
-    /// `catalog`, `source`, `ptx` or `cubin`.
+    /// `catalog`, `source`, `ptx`, `cubin` or `session`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Catalog(_) => "catalog",
             Self::Source { .. } => "source",
             Self::Ptx(_) => "ptx",
             Self::Cubin(_) => "cubin",
+            Self::Session { .. } => session::KIND,
         }
     }
 
@@ -280,6 +291,9 @@ impl Program<'_> {
             Self::Source { code, options } => Program::Source { code: Cow::Borrowed(code), options: options.clone() },
             Self::Ptx(text) => Program::Ptx(Cow::Borrowed(text)),
             Self::Cubin(image) => Program::Cubin(image.borrowed()),
+            Self::Session { label, idle_limit_ms } => {
+                Program::Session { label: label.clone(), idle_limit_ms: *idle_limit_ms }
+            }
         }
     }
 
@@ -289,6 +303,7 @@ impl Program<'_> {
             Self::Source { code, options } => Program::Source { code: Cow::Owned(code.into_owned()), options },
             Self::Ptx(text) => Program::Ptx(Cow::Owned(text.into_owned())),
             Self::Cubin(image) => Program::Cubin(image.into_owned()),
+            Self::Session { label, idle_limit_ms } => Program::Session { label, idle_limit_ms },
         }
     }
 }

@@ -141,6 +141,8 @@ pub const FORWARDED_TTL_MS: u32 = 24 * 3600 * 1000;
 /// The AMQP `type` of each kind of body.
 pub const TYPE_TASK: &str = "gpufleet.task";
 pub const TYPE_REPLY: &str = "gpufleet.reply";
+/// The offer of a session ([`SessionOffer`](crate::SessionOffer)), in a reply queue.
+pub const TYPE_OFFER: &str = "gpufleet.offer";
 pub const TYPE_ORDER: &str = "gpufleet.order";
 pub const TYPE_EVENTS: &str = "gpufleet.events";
 
@@ -218,6 +220,24 @@ pub fn parse_slot_key(key: &str) -> Option<(PoolName, AffinitySlot, Priority)> {
     let (rest, priority) = key.rsplit_once('.')?;
     let (pool, slot) = rest.rsplit_once('.')?;
     Some((pool.parse().ok()?, slot.parse().ok()?, priority.parse().ok()?))
+}
+
+/// The last word of [`session_key`].
+const SESSION: &str = "session";
+
+/// The routing key of sessions. It is not a task key, so a producer needs a permission of its own for it.
+pub fn session_key(pool: &PoolName) -> String {
+    format!("{pool}.{SESSION}")
+}
+
+/// The queue of sessions that wait for a worker of the pool.
+pub fn session_queue(pool: &PoolName) -> String {
+    format!("{TASKS}.{}", session_key(pool))
+}
+
+/// The pool of a routing key, if it is [`session_key`]'s.
+pub fn parse_session_key(key: &str) -> Option<PoolName> {
+    key.strip_suffix(SESSION)?.strip_suffix('.')?.parse().ok()
 }
 
 pub fn forwarded_key(pool: &PoolName, class: ClassKey, priority: Priority) -> String {
@@ -312,6 +332,15 @@ mod tests {
         }
         assert_eq!(parse_slot_key(&task_key(&pool, Priority::High)), None);
         assert_eq!(parse_task_key("team-a.8.high"), None);
+    }
+
+    #[test]
+    fn the_key_of_sessions_parses_back_and_is_not_a_task_key() {
+        let pool: PoolName = "team-a".parse().unwrap();
+        let key = session_key(&pool);
+        assert_eq!((parse_session_key(&key), parse_task_key(&key)), (Some(pool.clone()), None));
+        assert_eq!(parse_session_key(&task_key(&pool, Priority::High)), None);
+        assert_eq!(parse_session_key("session"), None);
     }
 
     #[test]

@@ -63,6 +63,7 @@ fn program() -> impl Strategy<Value = Program<'static>> {
         (text(), vec(text(), 0..3)).prop_map(|(code, options)| Program::Source { code: code.into(), options }),
         text().prop_map(|ptx| Program::Ptx(ptx.into())),
         bytes().prop_map(Program::Cubin),
+        (text(), option::of(any::<u64>())).prop_map(|(label, idle_limit_ms)| Program::Session { label, idle_limit_ms }),
     ]
 }
 

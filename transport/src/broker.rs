@@ -86,11 +86,18 @@ impl Broker {
         topology::declare(&self.inner.link, &Declaration::AffinitySlots(pool.clone())).await
     }
 
+    /// Declares a pool's queue of sessions. Needs [`Broker::declare_base`] once before. Cancelling leaves a part declared.
+    pub async fn declare_sessions(&self, pool: &PoolName) -> Result<(), DeclareError> {
+        topology::declare(&self.inner.link, &Declaration::Sessions(pool.clone())).await
+    }
+
     /// Declares the exchanges and the bindings of a pool again, and no queue. Bindings go with an exchange that is deleted. Cancelling
     /// leaves a part declared.
-    pub async fn bind_again(&self, pool: &PoolName, has_slots: bool) -> Result<(), DeclareError> {
+    pub async fn bind_again(&self, pool: &PoolName, has_slots: bool, has_sessions: bool) -> Result<(), DeclareError> {
         let slots = has_slots.then(|| Declaration::AffinitySlots(pool.clone()));
-        for declaration in [Declaration::Base, Declaration::Pool(pool.clone())].into_iter().chain(slots) {
+        let sessions = has_sessions.then(|| Declaration::Sessions(pool.clone()));
+        let declarations = [Declaration::Base, Declaration::Pool(pool.clone())];
+        for declaration in declarations.into_iter().chain(slots).chain(sessions) {
             topology::bind_again(&self.inner.link, &declaration).await?;
         }
         Ok(())

@@ -57,6 +57,8 @@ pub(crate) enum Declaration {
     Pool(PoolName),
     /// A pool's queues for jobs with large inputs.
     AffinitySlots(PoolName),
+    /// A pool's queue of sessions.
+    Sessions(PoolName),
     Replies(ClientName),
     /// A pool's queues for jobs that are forwarded to a device class.
     Forwarded(PoolName, ClassKey),
@@ -96,7 +98,8 @@ impl Declaration {
         let below = |prefix: &str| queue.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('.'));
         if let Some(key) = below(names::TASKS) {
             let slots = names::parse_slot_key(key).map(|(pool, ..)| Self::AffinitySlots(pool));
-            return slots.or_else(|| names::parse_task_key(key).map(|(pool, _)| Self::Pool(pool)));
+            let sessions = names::parse_session_key(key).map(Self::Sessions);
+            return slots.or(sessions).or_else(|| names::parse_task_key(key).map(|(pool, _)| Self::Pool(pool)));
         }
         if let Some(client) = below(names::REPLIES) {
             return client.parse().ok().map(Self::Replies);
@@ -118,6 +121,7 @@ impl Declaration {
             Self::Ledger => "exchanges and queues of the ledger".to_owned(),
             Self::Pool(pool) => format!("pool {pool}"),
             Self::AffinitySlots(pool) => format!("affinity slots of pool {pool}"),
+            Self::Sessions(pool) => format!("sessions of pool {pool}"),
             Self::Replies(client) => format!("reply queue of {client}"),
             Self::Forwarded(pool, class) => format!("queues of pool {pool} for device class {class}"),
         }
@@ -129,6 +133,7 @@ impl Declaration {
             Self::Ledger => ledger(),
             Self::Pool(pool) => tasks::of_pool(pool),
             Self::AffinitySlots(pool) => tasks::of_slots(pool),
+            Self::Sessions(pool) => tasks::of_sessions(pool),
             Self::Replies(client) => reply_queue(client, options),
             Self::Forwarded(pool, class) => forwarded::steps(pool, *class),
         }
@@ -149,7 +154,7 @@ impl Declaration {
                     || Self::Ledger.has_subscriber(queue)
             }
             Self::Ledger => queue == names::LEDGER_QUEUE || queue == names::DROPPED_QUEUE,
-            Self::Pool(_) | Self::AffinitySlots(_) | Self::Replies(_) | Self::Forwarded(..) => true,
+            Self::Pool(_) | Self::AffinitySlots(_) | Self::Sessions(_) | Self::Replies(_) | Self::Forwarded(..) => true,
         }
     }
 }

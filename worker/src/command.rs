@@ -5,7 +5,7 @@ use std::{io, process::ExitCode};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use tokio::runtime::{self, Runtime};
 
-use crate::{compiler, config, executor, exit, inventory, nvml, privileges, selftest, supervisor, telemetry};
+use crate::{compiler, config, executor, exit, inventory, nvml, privileges, selftest, session, supervisor, telemetry};
 
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ queues", after_long_help = exit::TABLE)]
@@ -39,6 +39,12 @@ enum Role {
     /// The process that runs NVRTC; only a worker starts it
     #[command(hide = true)]
     CompileChild,
+    /// The process to which the client of a session connects; only a worker starts it
+    #[command(hide = true)]
+    Session(session::GateArgs),
+    /// The process that makes a program's driver calls; only a session starts it
+    #[command(hide = true)]
+    SessionEngine(session::EngineArgs),
 }
 
 /// Returns the command-line definition, from which the reference page is generated.
@@ -63,6 +69,8 @@ pub fn main() -> ExitCode {
         Role::DeviceList(args) => inventory::main(&args),
         Role::DeviceMonitor(args) => nvml::main(&args),
         Role::CompileChild => compiler::main(),
+        Role::Session(args) => session::gate_main(args),
+        Role::SessionEngine(args) => session::engine_main(&args),
     }
 }
 

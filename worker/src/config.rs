@@ -19,10 +19,11 @@ pub use self::{
     cache::CacheSpec,
     devices::{ChoiceError, DeviceChoice, DeviceName},
     keys::KeysError,
-    pool::{PoolSpec, PoolsError},
+    pool::{PoolSpec, PoolsError, SessionAllowance},
     size::ByteSize,
+    time::{Allowance, TimeAllowances},
 };
-use crate::{compiler::Sandbox, executor::CudaSpec};
+use crate::{compiler::Sandbox, executor::CudaSpec, session::Listen};
 
 /// The environment variables that this program reads.
 pub mod env {
@@ -42,6 +43,8 @@ pub mod env {
     pub const CACHE_SIZE: &str = "GPUFLEET_CACHE_SIZE";
     pub const EXECUTOR_USER: &str = "GPUFLEET_EXECUTOR_USER";
     pub const METRICS: &str = "GPUFLEET_METRICS";
+    pub const SESSION_LISTEN: &str = "GPUFLEET_SESSION_LISTEN";
+    pub const SESSION_ADVERTISE: &str = "GPUFLEET_SESSION_ADVERTISE";
     pub const BLOBS: &str = "GPUFLEET_BLOBS";
     pub const BLOB_CACHE: &str = "GPUFLEET_BLOB_CACHE";
     pub const BLOB_CACHE_SIZE: &str = "GPUFLEET_BLOB_CACHE_SIZE";
@@ -119,6 +122,10 @@ pub struct Options {
     ///   queue-max=TIME     longest queue limit a job may ask for; a job that asks for more fails
     ///   users=NAME,NAME    broker users who may submit jobs to the pool [default: all that RabbitMQ lets publish to it]
     ///   affinity           prefer workers that have a job's largest input on a device; give it to all workers of the pool
+    ///   sessions=N         take up to N sessions of `gpufleet run` at a time [default: 0]; needs allow=source
+    ///   session-memory=N%  memory of each device that all sessions together may have [default: 50%]
+    ///   session-time-max=TIME  longest time limit of a session [default: 8h]
+    ///   session-idle=TIME  end a session that makes no calls for this long [default: 10m]
     ///
     /// In GPUFLEET_POOL, separate several pools with spaces.
     #[arg(
@@ -131,6 +138,19 @@ pub struct Options {
         help_heading = heading::POOLS
     )]
     pools: Vec<PoolSpec>,
+
+    /// Address and ports on which sessions accept their programs, as in 0.0.0.0:9480-9499; each open session takes one port
+    ///
+    /// The connections use TLS 1.3. Only a client that has the secret of a session's offer can use it.
+    #[arg(long, value_name = "IP:PORTS", env = env::SESSION_LISTEN, default_value = SESSION_LISTEN_DEFAULT, help_heading = heading::POOLS)]
+    session_listen: Listen,
+
+    /// Host name or address under which clients reach the sessions of this worker
+    ///
+    /// [default: the address that --session-listen names; for 0.0.0.0 the address from which this machine reaches the broker, then its host
+    /// name]
+    #[arg(long, value_name = "HOST", env = env::SESSION_ADVERTISE, help_heading = heading::POOLS)]
+    session_advertise: Option<String>,
 
     /// File of ed25519 public keys (PEM, or one line of base64 each) trusted by pools with allow=signed; repeatable
     #[arg(
@@ -295,6 +315,8 @@ const PREFETCH_DEFAULT: u16 = 256;
 const PREFETCH_BYTES_DEFAULT: u64 = 512 << 20;
 /// Default of `--blob-cache-size`: some hundreds of large arrays.
 const BLOB_CACHE_SIZE_DEFAULT: &str = "20GiB";
+/// Default of `--session-listen`: room for twenty sessions. Nothing listens while no session is open.
+const SESSION_LISTEN_DEFAULT: &str = "0.0.0.0:9480-9499";
 /// Default number of jobs in flight on each device: one copies in, one computes, one copies out, and one waits for the next slot.
 const PLACES_DEFAULT: u32 = 4;
 
@@ -308,6 +330,9 @@ pub struct Config {
     pub require_user_id: bool,
     pub pools: Vec<PoolSpec>,
     pub trusted_keys: Vec<PublicKey>,
+    pub session_listen: Listen,
+    /// The host that clients reach sessions at, if it is not the one that the worker finds itself.
+    pub session_advertise: Option<String>,
     pub cuda: CudaSpec,
     pub devices: DeviceChoice,
     /// NVIDIA's management library; by default none for emulated devices.
@@ -348,6 +373,10 @@ pub enum ConfigError {
     Keys(#[from] KeysError),
     #[error("--no-user-id: pool {0} has users, but jobs that this worker republishes would have none")]
     UsersWithoutIds(PoolName),
+    #[error(
+        "the pools take {sessions} sessions at a time, but --session-listen {listen} has fewer ports; each session needs one"
+    )]
+    SessionPorts { sessions: usize, listen: Listen },
     #[error("{0}; correct --blobs or GPUFLEET_BLOBS")]
     Blobs(#[from] InvalidBlobLocation),
     #[error(
@@ -368,6 +397,10 @@ impl TryFrom<Options> for Config {
         if let Some(pool) = options.pools.iter().find(|pool| options.no_user_id && pool.users.is_some()) {
             return Err(ConfigError::UsersWithoutIds(pool.name.clone()));
         }
+        let sessions = options.pools.iter().map(|pool| usize::from(pool.sessions.count)).sum();
+        if sessions > options.session_listen.places() {
+            return Err(ConfigError::SessionPorts { sessions, listen: options.session_listen });
+        }
         let trusted_keys = keys::read(&options.trusted_keys, &options.pools)?;
         let prefetch_bytes = prefetch_bytes(options.prefetch_bytes, &options.pools)?;
         let host = host_name();
@@ -378,6 +411,8 @@ impl TryFrom<Options> for Config {
             require_user_id: options.require_user_id,
             pools: options.pools,
             trusted_keys,
+            session_listen: options.session_listen,
+            session_advertise: options.session_advertise,
             nvml: options.nvml.or_else(|| nvml_default(&options.cuda)),
             cuda: options.cuda,
             devices: options.devices,
@@ -407,6 +442,7 @@ impl TryFrom<Options> for Config {
 /// each may have the maximum size. The number of queues is an estimate, because the devices are not known yet; most workers have devices of
 /// one class.
 fn prefetch_bytes(given: Option<ByteSize>, pools: &[PoolSpec]) -> Result<u64, ConfigError> {
+    // Messages of sessions are small.
     let of_priority = |pool: &PoolSpec| if pool.affinity { 2 + usize::from(SLOTS) } else { 2 };
     let queues = pools.iter().map(of_priority).sum::<usize>() * Priority::ALL.len();
     let least = (queues * MESSAGE_BYTES_MAX) as u64;

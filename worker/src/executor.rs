@@ -18,7 +18,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 mod attempt;
-mod bounds;
+pub(crate) mod bounds;
 mod bringing;
 mod child;
 mod clocks;
@@ -58,9 +58,9 @@ pub(crate) use {attempt::code, options::VISIBLE_DEVICES, programs::Code, sizes::
 
 pub(crate) use self::{
     child::{ignore_signals, list_devices},
-    cuda::device::UNIFIED_MEMORY_NODE,
-    link::receive,
-    process::KillOnDrop,
+    cuda::{device::UNIFIED_MEMORY_NODE, library},
+    link::{Incoming, receive},
+    process::{ChildProcess, KillOnDrop},
 };
 pub use crate::ipc::message::{ComputeMode, DeviceInfo, MemoryReport};
 use crate::own_executable;

@@ -17,7 +17,7 @@ mod roster;
 mod simulation;
 
 pub use self::{
-    decision::{Candidate, Outlook, choose, wait},
+    decision::{Candidate, Outlook, choose, wait, wait_of_session},
     history::ForwardingHistory,
     need::Need,
     roster::{Roster, describe},

@@ -1,8 +1,9 @@
 //! The worker: consumes jobs from RabbitMQ, runs them on a GPU through cudarc, and replies.
 //!
 //! One binary has several roles. The supervisor uses AMQP and loads none of NVIDIA's libraries. Each executor child owns one device, and
-//! its death leaves the others running. A short-lived compiler child runs NVRTC, and two more children list the devices and read their
-//! sensors. Users run the binary to test a device (`selftest`) or to compile a file as a worker would (`compile`).
+//! its death leaves the others running. An open session has a gate, which talks to its client, and an engine, which uses the device. A
+//! short-lived compiler child runs NVRTC, and two more children list the devices and read their sensors. Users run the binary to test a
+//! device (`selftest`) or to compile a file as a worker would (`compile`).
 
 mod affinity;
 mod blobs;
@@ -26,6 +27,7 @@ pub mod privileges;
 pub mod quarantine;
 pub mod scheduler;
 pub mod selftest;
+pub mod session;
 mod shared_state;
 pub mod supervisor;
 pub mod telemetry;

@@ -6,7 +6,7 @@
 use std::{fmt::Debug, sync::atomic::Ordering};
 
 use gpufleet_blobs::CacheUse;
-use gpufleet_schema::{AttemptFinished, AttemptState, PoolName};
+use gpufleet_schema::{AttemptFinished, AttemptState, PoolName, SessionUse};
 use gpufleet_telemetry::{JobStages, Names, Traces};
 use gpufleet_transport::State;
 use prometheus_client::{
@@ -45,6 +45,10 @@ struct PoolCounters {
     forwarded: Counter,
     inputs_resident: Counter,
     inputs_brought: Counter,
+    session_calls: Counter,
+    session_waits: Counter,
+    session_sent: Counter,
+    session_received: Counter,
 }
 
 /// The families of counters with a label for the pool.
@@ -53,6 +57,9 @@ struct PoolFamilies {
     refused: Family<PoolLabels, Counter>,
     forwarded: Family<PoolLabels, Counter>,
     inputs: Family<InputLabels, Counter>,
+    session_calls: Family<PoolLabels, Counter>,
+    session_waits: Family<PoolLabels, Counter>,
+    session_bytes: Family<DirectionLabels, Counter>,
 }
 
 /// The gauges, set at each scrape.
@@ -65,6 +72,7 @@ pub(crate) struct Gauges {
     jobs_waiting: Family<PoolLabels, Gauge>,
     jobs_running: Family<UseLabels, Gauge>,
     jobs_memory: Family<UseLabels, Gauge>,
+    sessions_open: Family<UseLabels, Gauge>,
     device_info: Family<DeviceInfoLabels, Gauge>,
     device_in_service: Family<DeviceLabels, Gauge>,
     device_memory: Family<DeviceLabels, Gauge>,
@@ -98,6 +106,12 @@ struct PoolLabels {
 struct InputLabels {
     pool: String,
     source: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectionLabels {
+    pool: String,
+    direction: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -141,6 +155,10 @@ impl Metrics {
                 "inputs",
                 "Inputs of jobs that are blobs, by source: device (resident there from an earlier job) or store",
             ),
+            session_calls: names.plain("session_calls", "Driver calls of sessions"),
+            session_waits: names
+                .plain("session_waits", "Driver calls for whose answer the program of a session waited"),
+            session_bytes: names.bytes("session_traffic", "Size of the messages of sessions, by direction: in or out"),
         };
         let stale =
             "Acks and requeues that failed because the connection was lost; the broker redelivers these messages";
@@ -223,6 +241,19 @@ impl Metrics {
         counters.inputs_brought.inc_by(used.brought);
     }
 
+    /// Adds what a session did between two reports.
+    pub(crate) fn session_used(&self, pool: PoolId, before: &SessionUse, now: &SessionUse) {
+        let counters = &self.pools[pool.0 as usize];
+        for (counter, before, now) in [
+            (&counters.session_calls, before.calls, now.calls),
+            (&counters.session_waits, before.waits, now.waits),
+            (&counters.session_sent, before.sent_bytes, now.sent_bytes),
+            (&counters.session_received, before.received_bytes, now.received_bytes),
+        ] {
+            counter.inc_by(now.saturating_sub(before));
+        }
+    }
+
     /// Adds a device, so that its series exist from the start.
     pub(crate) fn device_opened(&self, device: DeviceId) {
         for cause in CAUSES {
@@ -260,13 +291,16 @@ impl Metrics {
 
 impl PoolCounters {
     fn of(pool: &PoolName, families: &PoolFamilies) -> Self {
-        let PoolFamilies { attempts, refused, forwarded, inputs } = families;
+        let PoolFamilies { attempts, refused, forwarded, inputs, session_calls, session_waits, session_bytes } =
+            families;
         let counter = |state: &'static AttemptState| {
             let labels = AttemptLabels { pool: pool.to_string(), state: state.name() };
             (*state, attempts.get_or_create_owned(&labels))
         };
         let ends = AttemptState::ALL.iter().filter(|state| **state != AttemptState::Running);
         let of_pool = |counters: &Family<PoolLabels, Counter>| counters.get_or_create_owned(&PoolLabels::of(pool));
+        let bytes =
+            |direction| session_bytes.get_or_create_owned(&DirectionLabels { pool: pool.to_string(), direction });
         let inputs_from = |source| inputs.get_or_create_owned(&InputLabels { pool: pool.to_string(), source });
         Self {
             attempts: ends.map(counter).collect(),
@@ -274,6 +308,10 @@ impl PoolCounters {
             forwarded: of_pool(forwarded),
             inputs_resident: inputs_from("device"),
             inputs_brought: inputs_from("store"),
+            session_calls: of_pool(session_calls),
+            session_waits: of_pool(session_waits),
+            session_sent: bytes("in"),
+            session_received: bytes("out"),
         }
     }
 }
@@ -291,7 +329,9 @@ impl Gauges {
             messages_held: names.plain("messages_held", "Messages delivered to this worker and not settled yet"),
             jobs_waiting: names.plain("jobs_waiting", "Jobs in this worker that wait for a slot on a device"),
             jobs_running: names.plain("jobs_running", "Jobs that have a slot on a device"),
-            jobs_memory: names.bytes("jobs_memory", "Device memory that running jobs have declared"),
+            jobs_memory: names
+                .bytes("jobs_memory", "Device memory that running jobs have declared and open sessions lease"),
+            sessions_open: names.plain("sessions_open", "Open sessions"),
             device_info: names.plain("device_info", "UUID, name and kind of each device; always 1"),
             device_in_service: names.plain("device_in_service", "1 while the device is in service"),
             device_memory: names.bytes("device_memory", "Total memory of the device"),
@@ -332,10 +372,11 @@ impl DeviceGauges<'_> {
         self.gauges.device_in_service.get_or_create(&DeviceLabels { device: self.device }).set(in_service.into());
     }
 
-    pub(crate) fn set_use(&self, pool: &PoolName, jobs: u32, bytes: u64) {
+    pub(crate) fn set_use(&self, pool: &PoolName, jobs: u32, sessions: u32, bytes: u64) {
         let labels = UseLabels { device: self.device, pool: pool.to_string() };
         self.gauges.jobs_running.get_or_create(&labels).set(jobs.into());
         self.gauges.jobs_memory.get_or_create(&labels).set(number(bytes));
+        self.gauges.sessions_open.get_or_create(&labels).set(sessions.into());
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Filters {
     /// Only jobs in this state. Repeatable: jobs in any of the states.
     #[serde(default, deserialize_with = "parameters::states")]
     state: Vec<JobState>,
-    /// Only jobs that ran this catalog kernel, or this entry of a program.
+    /// Only jobs that ran this catalog kernel, or this entry of a program, and sessions with this label.
     #[param(value_type = Option<String>)]
     kernel: Option<Text>,
     /// Only jobs of this pool.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{JobId, JobState};
+use gpufleet_schema::{JobId, JobState, SessionUse};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
@@ -118,7 +118,7 @@ async fn read_attempts(
                    a.started_at, a.finished_at, a.verdict, a.failure_code, a.failure_message, a.failure_detail,
                    a.failure_line, a.failure_source, a.output_bytes, a.queue_us, a.wait_us, a.fetch_us, a.compile_us, a.load_us,
                    a.copy_in_us, a.launches_us, a.copy_out_us, a.total_us, a.device_bytes_peak, a.module_cached, a.charged_us, a.retry_at,
-                   a.printf_output, a.printf_dropped_bytes
+                   a.printf_output, a.printf_dropped_bytes, a.session as "session: Json<SessionUse>"
             from attempts a
             left join worker_hearing h on h.worker = a.worker
             where a.job_id = $1 and a.id_at = $2

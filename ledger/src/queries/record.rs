@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{AttemptState, Excerpt, JobId, JobState, PrintfOutput, Timings};
+use gpufleet_schema::{AttemptState, Excerpt, JobId, JobState, PrintfOutput, SessionUse, Timings};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -78,6 +78,7 @@ pub(super) struct AttemptRecord {
     pub(super) retry_at: Option<DateTime<Utc>>,
     pub(super) printf_output: Option<String>,
     pub(super) printf_dropped_bytes: Option<i64>,
+    pub(super) session: Option<Json<SessionUse>>,
 }
 
 impl JobRecord {
@@ -140,6 +141,7 @@ impl From<AttemptRecord> for AttemptRow {
             output_bytes: record.output_bytes.map(i64::unsigned_abs),
             charged_us: record.charged_us.map(i64::unsigned_abs),
             printf_output: printed(record.printf_output, record.printf_dropped_bytes),
+            session: record.session.map(|used| used.0),
         }
     }
 }

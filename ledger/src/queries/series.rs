@@ -30,7 +30,7 @@ pub struct Series {
 pub struct SeriesPoint {
     /// The beginning of the span, in UTC.
     pub at: DateTime<Utc>,
-    /// Jobs with an outcome. The next five are the outcomes.
+    /// Jobs with an outcome, without sessions. The next five are the outcomes.
     pub jobs: u64,
     pub succeeded: u64,
     pub failed: u64,

@@ -44,7 +44,7 @@ pub struct Statistics {
 pub struct StatisticsRow {
     /// Empty for jobs that have none, and for the row of all jobs.
     pub value: String,
-    /// Jobs with an outcome. The next five are the outcomes, and the five after them the verdicts of jobs that did not succeed.
+    /// Jobs with an outcome, without sessions. The next five are the outcomes, and the five after them the verdicts of jobs that did not succeed.
     pub jobs: u64,
     pub succeeded: u64,
     pub failed: u64,
@@ -60,7 +60,8 @@ pub struct StatisticsRow {
     pub attempts_lost: u64,
     /// Attempts with an outcome after that of another attempt. They count nowhere but here and in `device_us`.
     pub attempts_superseded: u64,
-    /// The time on devices of all attempts, superseded ones too. Lost attempts have no measured time.
+    /// The time on devices of all attempts, superseded ones too. Lost attempts have no measured time. Sessions count only here and in
+    /// `charged_us`, with the time in which their devices worked for them.
     pub device_us: u64,
     /// The device time that pools were charged for these attempts: `device_us`, and the wait for memory and for the blob store in a slot. Time
     /// is shared between pools by it.

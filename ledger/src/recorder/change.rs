@@ -8,7 +8,7 @@ use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
     Action, AttemptFinished, AttemptState, DeviceSeen, Dtype, Excerpt, Failure, JobInfo, JobState, KeptData,
-    KeptOutput, KeptOutputs, PrintfOutput, RanOn, Started, Timings, UtilizationBy, WorkerName, WorkerSeen,
+    KeptOutput, KeptOutputs, PrintfOutput, RanOn, SessionUse, Started, Timings, UtilizationBy, WorkerName, WorkerSeen,
     bounds::{BUFFERS_MAX, DIMENSIONS_MAX, KEPT_INLINE_BYTES_MAX},
     text::{recordable, recordable_labels},
 };
@@ -109,6 +109,7 @@ pub(super) struct End {
     pub(super) printed: Option<Printed>,
     pub(super) timings: Spans,
     pub(super) charged_us: Option<i64>,
+    pub(super) session: Option<SessionUse>,
     /// The outputs that its job keeps, in order.
     pub(super) kept: Vec<KeptRow>,
     /// When its job was submitted. If a job is submitted again under its id, the attempt numbers repeat.
@@ -290,6 +291,7 @@ impl End {
             printed: event.printf_output.as_ref().and_then(Printed::of),
             timings: Spans::of(&event.timings)?,
             charged_us: event.charged_us.map(|us| big("charged_us", us)).transpose()?,
+            session: event.session.as_deref().map(session).transpose()?,
             kept: event.kept.as_deref().map(KeptRow::all).transpose()?.unwrap_or_default(),
             submitted_at: event
                 .job
@@ -322,6 +324,21 @@ impl Printed {
         let PrintfOutput { text, dropped_bytes } = output.recordable()?;
         Some(Self { text, dropped_bytes: i64::try_from(dropped_bytes).unwrap_or(i64::MAX) })
     }
+}
+
+/// Checks what a session did. The column is JSON and has no ranges, but queries sum its numbers as `bigint`.
+fn session(used: &SessionUse) -> Result<SessionUse, Unrecordable> {
+    let numbers = [
+        ("session.calls", used.calls),
+        ("session.waits", used.waits),
+        ("session.sent_bytes", used.sent_bytes),
+        ("session.received_bytes", used.received_bytes),
+        ("session.busy_us", used.busy_us),
+        ("session.memory_bytes", used.memory_bytes),
+        ("session.memory_bytes_peak", used.memory_bytes_peak),
+    ];
+    numbers.into_iter().try_for_each(|(field, number)| big(field, number).map(|_| ()))?;
+    Ok(used.clone())
 }
 
 /// Returns the size of a job's kept outputs that would go into the ledger, if it is more than a worker may send. Such an event is forged.

@@ -63,6 +63,9 @@ pub(crate) enum Part {
     Superseded,
     /// The job was tried again.
     Lost,
+    /// It was a session, which counts only by its use of the device. A session takes hours and fails with its program, so it would spoil the
+    /// outcomes and times of jobs.
+    Session,
 }
 
 impl Sum {
@@ -98,6 +101,13 @@ impl Sum {
     }
 }
 
+impl Ended {
+    /// Returns whether counting it would add nothing, as for a session that never used its device. It then needs no row.
+    pub(crate) fn counts_nothing(&self) -> bool {
+        self.part == Part::Session && self.total_us == 0 && self.charged_us == 0
+    }
+}
+
 impl Index<Sum> for Measures {
     type Output = i64;
 
@@ -115,6 +125,7 @@ impl Measures {
                 self.add(Sum::Superseded, 1);
                 self.count_use(ended);
             }
+            Part::Session => self.count_use(ended),
             Part::Outcome => {
                 self.count_use(ended);
                 self.count_outcome(ended);

@@ -42,6 +42,8 @@ mod recorder;
 mod retention;
 #[cfg(test)]
 mod runs;
+#[cfg(test)]
+mod sessions;
 #[cfg(feature = "serve")]
 #[cfg(test)]
 mod standby;

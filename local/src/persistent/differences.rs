@@ -61,6 +61,8 @@ fn different(arguments: &[String], options: &UpOptions) -> Vec<String> {
         .filter(|(_, wanted)| !wanted.is_empty())
         .filter_map(|(option, mut wanted)| {
             let mut given = values(arguments, option);
+            // A pool's settings follow its name.
+            given.iter_mut().for_each(|value| value.truncate(value.find(':').unwrap_or(value.len())));
             given.sort();
             wanted.sort();
             let told = |values: &[String]| {
@@ -93,7 +95,7 @@ mod tests {
 
     #[test]
     fn an_option_that_is_not_set_makes_no_difference() {
-        let line = "gpufleet-worker run --name w1 --cuda emulated --pool a --pool b";
+        let line = "gpufleet-worker run --name w1 --cuda emulated --pool a:sessions=4 --pool b";
         let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let options = UpOptions::in_dir("/nowhere");
         assert_eq!(different(&arguments, &options), [""; 0]);

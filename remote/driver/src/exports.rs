@@ -94,6 +94,10 @@ macro_rules! old {
 }
 
 macro_rules! body {
+    (refuse proc_address cuGetExportTable ($table:ident: $out:ty, $id:ident: $in:ty)) => {{
+        let _ = $table;
+        Err(crate::own::proc_address::no_export_table($id))
+    }};
     (refuse $area:ident $symbol:ident ($($argument:ident: $type:ty),*)) => {{
         $(let _ = $argument;)*
         Err(crate::messages::refuse(stringify!($symbol)))

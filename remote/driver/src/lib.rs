@@ -11,6 +11,7 @@ mod functions;
 mod host_memory;
 mod link;
 mod messages;
+mod names;
 mod own;
 mod rows;
 mod session;

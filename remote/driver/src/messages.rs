@@ -2,9 +2,15 @@
 
 use std::{
     collections::BTreeSet,
+    env, fs,
     io::Write as _,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, Once, PoisonError},
 };
+
+use crate::session::SOCKET;
+
+/// `gpufleet run` finds this file beside the socket if the program needed something that sessions lack.
+const LACKS: &str = ".lacks";
 
 /// Writes a line, unless it was written before.
 pub(crate) fn once(line: &str) {
@@ -25,5 +31,18 @@ pub(crate) fn refuse(symbol: &str) -> gpufleet_surface::status::Status {
         "cuMemHostGetDevicePointer_v2" => "mapped host memory is not available in sessions".to_owned(),
         symbol => format!("{symbol} is not available in sessions"),
     });
+    note_lack();
     gpufleet_surface::status::Status::NotSupported
+}
+
+/// Notes for `gpufleet run` that the program needed something that sessions lack, so that its exit code says so if the program fails.
+fn note_lack() {
+    static NOTED: Once = Once::new();
+    NOTED.call_once(|| {
+        if let Some(mut path) = env::var_os(SOCKET) {
+            path.push(LACKS);
+            // Without the file, only the exit code is less telling.
+            let _ = fs::File::create(path);
+        }
+    });
 }

@@ -14,7 +14,7 @@ use gpufleet_surface::status::{Answer, Status};
 use crate::{link::Link, messages};
 
 /// The variable with the path of the session's socket.
-const SOCKET: &str = "GPUFLEET_SESSION_SOCKET";
+pub(crate) const SOCKET: &str = "GPUFLEET_SESSION_SOCKET";
 
 /// The only device of a session.
 pub(crate) const DEVICE: Device = Device(0);

@@ -4,7 +4,9 @@
 //! here, so that the driver's state of a thread, such as its default stream and the mode of its captures, is the
 //! program's.
 
+mod busy;
 mod callbacks;
+pub mod counters;
 mod facts;
 mod functions;
 mod native;
@@ -13,5 +15,6 @@ pub mod serve;
 mod session;
 mod thread;
 
+pub use counters::{Counters, Counts};
 pub use native::{Native, NativeError};
 pub use session::{Limits, Session};

@@ -12,6 +12,8 @@ use libloading::Library;
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const WITHOUT_TIMING: u32 = 2;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+const RELAXED: u32 = 2;
 /// `CUDA_ERROR_NOT_READY`.
 const NOT_READY: i32 = 600;
 /// Bytes of printed text that are taken at a time.
@@ -98,6 +100,11 @@ impl Native {
         // SAFETY: drivers may run code when they are loaded; that is what they are for.
         let library = unsafe { Library::new(path) }
             .map_err(|source| NativeError::Load { path: path.display().to_string(), source })?;
+        Self::start(library)
+    }
+
+    /// Starts a driver that was loaded.
+    pub fn start(library: Library) -> Result<Self, NativeError> {
         let calls = Calls::find(&library)?;
         // SAFETY: the type of the function in the emulator.
         let printf = unsafe { library.get(b"gpufleet_emulator_printf\0") }.ok().map(|printf| *printf);
@@ -111,7 +118,8 @@ impl Native {
         Ok(native)
     }
 
-    pub(crate) fn is_emulated(&self) -> bool {
+    /// Reports whether the driver is the emulator.
+    pub fn is_emulated(&self) -> bool {
         self.printf.is_some()
     }
 
@@ -143,19 +151,35 @@ impl Native {
     }
 
     /// Reports whether a stream is captured, or cannot say.
-    fn is_capturing(&self, stream: u64) -> bool {
+    pub(crate) fn is_capturing(&self, stream: u64) -> bool {
         let mut status = 0;
         (self.calls.is_capturing)(stream, &raw mut status) != 0 || status != 0
     }
 
     /// Makes a call that captures of other streams do not forbid, as the program's own call was allowed.
-    fn relaxed<T>(&self, call: impl FnOnce() -> T) -> T {
-        // `CU_STREAM_CAPTURE_MODE_RELAXED`.
-        let mut mode = 2;
+    pub(crate) fn relaxed<T>(&self, call: impl FnOnce() -> T) -> T {
+        let mut mode = RELAXED;
         (self.calls.exchange_capture_mode)(&raw mut mode);
         let result = call();
         (self.calls.exchange_capture_mode)(&raw mut mode);
         result
+    }
+
+    /// Lets the calling thread, which never captures, make calls that captures of other threads forbid.
+    pub(crate) fn relax_captures(&self) {
+        let mut mode = RELAXED;
+        (self.calls.exchange_capture_mode)(&raw mut mode);
+    }
+
+    /// Creates an event in the current context.
+    pub(crate) fn new_event(&self) -> Option<u64> {
+        let mut event = 0;
+        ((self.calls.create_event)(&raw mut event, WITHOUT_TIMING) == 0).then_some(event)
+    }
+
+    /// Reports whether the work before an event is not done.
+    pub(crate) fn is_pending(&self, event: u64) -> bool {
+        (self.calls.query_event)(event) == NOT_READY
     }
 
     /// Keeps memory until the driver has read it; for good if that cannot be known.
@@ -163,18 +187,16 @@ impl Native {
         self.relaxed(|| {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.retain(|Kept { event, .. }| {
-                let is_pending = (self.calls.query_event)(*event) == NOT_READY;
+                let is_pending = self.is_pending(*event);
                 if !is_pending {
                     (self.calls.destroy_event)(*event);
                 }
                 is_pending
             });
-            let mut event = 0;
-            let made = (self.calls.create_event)(&raw mut event, WITHOUT_TIMING);
-            if made == 0 && !self.is_capturing(stream) && (self.calls.record_event)(event, stream) == 0 {
-                kept.push(Kept { event, _buffers: buffers });
-            } else {
-                std::mem::forget(buffers);
+            let record = |event: &u64| !self.is_capturing(stream) && (self.calls.record_event)(*event, stream) == 0;
+            match self.new_event().filter(record) {
+                Some(event) => kept.push(Kept { event, _buffers: buffers }),
+                None => std::mem::forget(buffers),
             }
         });
     }

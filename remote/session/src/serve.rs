@@ -18,6 +18,7 @@ use gpufleet_remote::{
 };
 
 use crate::{
+    counters::Counters,
     native::{Native, NativeError},
     session::{Limits, Session},
 };
@@ -52,23 +53,14 @@ pub enum ServeError {
     Native(#[from] NativeError),
 }
 
-/// How a session ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
-    pub calls: u64,
-    /// Calls for whose answers the program did not wait.
-    pub posts: u64,
-    /// Device memory that the program had at its end, in bytes.
-    pub memory_used: u64,
-}
-
-/// Serves a program until it closes its connection.
+/// Serves a program until it closes its connection. `counters` tell what it has done.
 pub fn serve(
     native: Arc<Native>,
     limits: Limits,
     token: &[u8; TOKEN_BYTES],
     mut stream: UnixStream,
-) -> Result<Ended, ServeError> {
+    counters: Arc<Counters>,
+) -> Result<(), ServeError> {
     stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
     let hello = greeting(&mut stream, token)?;
     stream.set_read_timeout(None)?;
@@ -76,7 +68,7 @@ pub fn serve(
     // However this ends, the program learns it.
     let _hang_up = HangUp(stream.try_clone()?);
     let mut output = stream.try_clone()?;
-    let mut session = Session::start(native, limits, &hello, frames)?;
+    let mut session = Session::start(native, limits, &hello, frames, counters)?;
     thread::Builder::new().name("session-writer".into()).spawn(move || {
         for frame in written {
             let is_last = frame.get(4) == Some(&(FrameKind::Bye as u8));
@@ -100,7 +92,7 @@ pub fn serve(
             session.thread_ended(thread);
         }
     }
-    Ok(Ended { calls: session.calls_made(), posts: session.posts(), memory_used: session.memory_used() })
+    Ok(())
 }
 
 /// Returns the program's number of a call.
@@ -128,8 +120,8 @@ fn greeting(stream: &mut UnixStream, token: &[u8; TOKEN_BYTES]) -> Result<Hello,
     Hello::parse(&body).map_err(|_| ServeError::Malformed)
 }
 
-/// Compares in a time that does not depend on the bytes.
-fn is_same(left: &[u8; TOKEN_BYTES], right: &[u8; TOKEN_BYTES]) -> bool {
+/// Compares tokens in a time that does not depend on the bytes.
+pub fn is_same(left: &[u8; TOKEN_BYTES], right: &[u8; TOKEN_BYTES]) -> bool {
     let difference = left.iter().zip(right).fold(0, |difference, (left, right)| difference | (left ^ right));
     std::hint::black_box(difference) == 0
 }

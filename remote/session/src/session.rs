@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc::{Sender, SyncSender, channel},
     },
@@ -22,7 +22,9 @@ use gpufleet_remote::{
 };
 
 use crate::{
+    busy::Busy,
     callbacks::Callbacks,
+    counters::Counters,
     facts::facts,
     functions::{DriverCall, functions, known},
     native::{Native, NativeError},
@@ -76,7 +78,8 @@ pub(crate) struct Shared {
     pub(crate) waiting_bytes: AtomicUsize,
     /// Bytes of posts that were made.
     pub(crate) posted_bytes: AtomicU64,
-    pub(crate) calls_made: AtomicU64,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) busy: Arc<Busy>,
     /// Threads that have not ended.
     pub(crate) threads: AtomicUsize,
 }
@@ -87,6 +90,7 @@ pub struct Session {
     shared: Arc<Shared>,
     callbacks: Arc<Callbacks>,
     threads: HashMap<u32, Sender<Work>>,
+    /// Posts that were received.
     posts: u64,
     /// The pieces of a call that is too long for one frame.
     pieces: Vec<u8>,
@@ -99,6 +103,7 @@ impl Session {
         limits: Limits,
         hello: &Hello,
         frames: SyncSender<Vec<u8>>,
+        counters: Arc<Counters>,
     ) -> Result<Self, NativeError> {
         let facts: Facts = facts(&native, limits.memory)?;
         let driver = functions(&native);
@@ -108,6 +113,7 @@ impl Session {
         let _ = frames.send(frame(FrameKind::Welcome, |body| welcome.put(body)));
         let objects = Arc::new(Mutex::new(Objects::new(limits.memory)));
         let callbacks = Arc::new(Callbacks::new(frames.clone(), Arc::clone(&objects)));
+        let busy = Arc::new(Busy::new(Arc::clone(&native), Arc::clone(&counters)));
         let shared = Shared {
             native,
             objects,
@@ -119,7 +125,8 @@ impl Session {
             linkings: Mutex::default(),
             waiting_bytes: AtomicUsize::new(0),
             posted_bytes: AtomicU64::new(0),
-            calls_made: AtomicU64::new(0),
+            counters,
+            busy,
             threads: AtomicUsize::new(0),
         };
         Ok(Self { shared: Arc::new(shared), callbacks, threads: HashMap::new(), posts: 0, pieces: Vec::new() })
@@ -143,21 +150,6 @@ impl Session {
             }
             _ => Err(Malformed),
         }
-    }
-
-    /// Returns the number of calls that were made.
-    pub fn calls_made(&self) -> u64 {
-        self.shared.calls_made.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of posts among them, for whose answers the program did not wait.
-    pub fn posts(&self) -> u64 {
-        self.posts
-    }
-
-    /// Returns the device memory that the program has, in bytes.
-    pub fn memory_used(&self) -> u64 {
-        self.shared.objects.lock().unwrap_or_else(PoisonError::into_inner).budget().used
     }
 
     fn call(&mut self, sequence: u64, mut body: Vec<u8>) -> Result<(), Malformed> {
@@ -206,9 +198,10 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Releases the driver threads that wait for callbacks.
+    /// Releases the driver threads that wait for callbacks, and ends the thread that measures.
     fn drop(&mut self) {
         self.callbacks.close();
+        self.shared.busy.close();
     }
 }
 

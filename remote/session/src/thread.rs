@@ -17,6 +17,7 @@ use gpufleet_surface::{
 };
 
 use crate::{
+    busy::{self, Place},
     facts::DEVICE,
     functions::DriverCall,
     session::{Deferred, Known, Shared},
@@ -27,6 +28,11 @@ const PARAMETERS_MAX: usize = 32_764;
 
 /// Posts are acknowledged each time that this many bytes have been made.
 const ACK_BYTES: u64 = 256 << 10;
+
+/// Calls that may end contexts, with everything that belongs to them.
+const ENDS_CONTEXTS: [&str; 3] = ["cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset_v2"];
+/// `CU_STREAM_PER_THREAD`.
+const PER_THREAD_STREAM: u64 = 2;
 
 /// A call that was received.
 #[derive(Debug)]
@@ -83,10 +89,11 @@ impl CallingThread {
                 return;
             }
             self.shared.waiting_bytes.fetch_sub(body.len(), Ordering::Relaxed);
+            self.shared.counters.begun();
             let made = self.make(header, &body[CallHeader::BYTES..]);
             // A message that makes no sense ends the session: what waits behind it is not made.
             let Ok(made) = made else { return };
-            self.shared.calls_made.fetch_add(1, Ordering::Relaxed);
+            self.shared.counters.made(header.is_post, made.code);
             self.print();
             if header.is_post {
                 self.defer(sequence, header.call, made.code);
@@ -163,17 +170,48 @@ impl CallingThread {
     ) -> Result<i32, Fault> {
         let shared = Arc::clone(&self.shared);
         let mut scope = Scope::new(&shared.objects, &shared.caller, header.context.into(), header.is_twin);
-        let ends_context = ["cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset_v2"];
-        if ends_context.contains(&call.symbol) {
-            shared.native.settle();
-        }
-        let code = call.call(&shared.native, header.is_twin, from, &mut scope, results);
+        let code = self.call_driver(call, header, from, &mut scope, results);
         if let (Some(stream), true) = (scope.stream, scope.ok && !scope.buffers.is_empty()) {
             shared.native.keep(stream, std::mem::take(&mut scope.buffers));
         }
         self.mind(call.symbol, &mut scope);
         self.carries_failure = !scope.changes_objects();
         scope.finish();
+        let used = shared.objects.lock().unwrap_or_else(PoisonError::into_inner).budget().used;
+        shared.counters.memory(used);
+        code
+    }
+
+    /// Calls the driver, and measures the time in which the device works.
+    fn call_driver(
+        &self,
+        call: &DriverCall,
+        header: CallHeader,
+        from: &mut Reader<'_>,
+        scope: &mut Scope<'_>,
+        results: &mut Vec<u8>,
+    ) -> Result<i32, Fault> {
+        let Shared { native, busy, .. } = &*self.shared;
+        let mut run = |scope: &mut Scope<'_>| call.call(native, header.is_twin, from, scope, results);
+        if ENDS_CONTEXTS.contains(&call.symbol) {
+            native.settle();
+            return busy.ending_contexts(|| run(scope));
+        }
+        let code = if busy::is_work(call.symbol) {
+            busy.during(|| {
+                let code = run(scope);
+                if let (Some(stream), true) = (scope.stream, scope.ok) {
+                    let thread = if stream == PER_THREAD_STREAM { header.thread } else { 0 };
+                    native.relaxed(|| busy.mark(Place { context: header.context, stream, thread }));
+                }
+                code
+            })
+        } else {
+            run(scope)
+        };
+        if busy::is_wait(call.symbol) || scope.returns_memory {
+            native.relaxed(|| busy.look());
+        }
         code
     }
 

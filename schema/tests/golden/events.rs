@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Action, AttemptFinished, AttemptState, DeviceSeen, Dtype, Event, JobInfo, KeptData, KeptOutput, KeptOutputs,
-    PoolUse, Priority, Started, Submitted, UtilizationBy, WorkerSeen,
+    Action, AttemptFinished, AttemptState, DeviceSeen, Dtype, Event, Failure, FailureCode, JobInfo, KeptData,
+    KeptOutput, KeptOutputs, PoolUse, Priority, SessionUse, Started, Submitted, UtilizationBy, Verdict, WorkerSeen,
 };
 
 use crate::{
@@ -64,6 +64,7 @@ pub(crate) fn events() -> Vec<Event> {
             user_id: None,
             printf_output: None,
             kept: None,
+            session: None,
         }),
         Event::WorkerSeen(WorkerSeen {
             worker: "w1".parse().unwrap(),
@@ -244,6 +245,38 @@ pub(crate) fn events_traceparent() -> Vec<Event> {
             | Event::WorkerSeen(_)
             | Event::Action(_)
             | Event::Later(_) => {}
+        }
+    }
+    events
+}
+
+/// Events of a session whose program failed.
+pub(crate) fn events_session() -> Vec<Event> {
+    let mut events = events_started_ms();
+    events.retain(|event| matches!(event, Event::AttemptFinished(_)));
+    for event in &mut events {
+        if let Event::AttemptFinished(finished) = event {
+            let code = FailureCode::ProgramFailed;
+            finished.failure = Some(Failure::new(Verdict::User, code, "the program exited with 3"));
+            finished.printf_output = None;
+            finished.job = Some(Box::new(JobInfo {
+                program: "session".into(),
+                kernel: "python train.py".into(),
+                input_bytes: 0,
+                ..job_info()
+            }));
+            finished.session = Some(Box::new(SessionUse {
+                processes: 2,
+                calls: 18_432,
+                waits: 512,
+                sent_bytes: 96 << 20,
+                received_bytes: 4 << 20,
+                busy_us: 12_300_000,
+                memory_bytes: 8 << 30,
+                memory_bytes_peak: 6 << 30,
+                exit_code: Some(3),
+                signal: None,
+            }));
         }
     }
     events

@@ -18,13 +18,13 @@ use gpufleet_schema::{
 
 use crate::{
     events::{
-        events, events_action, events_blobs, events_devices, events_kept, events_printf, events_ran_on,
+        events, events_action, events_blobs, events_devices, events_kept, events_printf, events_ran_on, events_session,
         events_started_ms, events_traceparent, events_user, events_weights,
     },
     replies::{blob_reply, failed, printed_reply, succeeded, unreadable},
     tasks::{
-        blake3_task, blob_task, catalog_task, kept_task, launches_task, ptx_task, sharing_task, signed_task,
-        source_task, traced_task,
+        blake3_task, blob_task, catalog_task, kept_task, launches_task, ptx_task, session_task, sharing_task,
+        signed_task, source_task, traced_task,
     },
 };
 
@@ -79,6 +79,7 @@ fn golden_tasks_of_version_1_decode_to_their_values() {
     check_tasks("task-blob", &OneOrMany::One(blob_task()));
     check_tasks("task-blake3", &OneOrMany::One(blake3_task()));
     check_tasks("task-keep", &OneOrMany::One(kept_task()));
+    check_tasks("task-session", &OneOrMany::One(session_task()));
     check_tasks("task-share", &OneOrMany::One(sharing_task()));
     check_tasks("task-traceparent", &OneOrMany::One(traced_task()));
     check_tasks("task-launches", &OneOrMany::One(launches_task()));
@@ -140,6 +141,7 @@ fn golden_events_of_version_1_decode_to_their_values() {
         ("events-blobs", events_blobs()),
         ("events-weights", events_weights()),
         ("events-traceparent", events_traceparent()),
+        ("events-session", events_session()),
         ("events-action", events_action()),
     ] {
         let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());

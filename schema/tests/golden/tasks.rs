@@ -87,6 +87,21 @@ pub(crate) fn ptx_task() -> Task<'static> {
     }
 }
 
+/// A lease of device memory for a program on another machine.
+pub(crate) fn session_task() -> Task<'static> {
+    Task {
+        job_id: id(7),
+        limits: Limits {
+            time_limit_ms: Some(3_600_000),
+            queue_limit_ms: Some(600_000),
+            attempts_max: Some(1),
+            memory_bytes_max: Some(8 << 30),
+        },
+        reply: Some("golden-client".parse().unwrap()),
+        ..Task::new(Program::Session { label: "python train.py".into(), idle_limit_ms: Some(600_000) })
+    }
+}
+
 /// A task with offsets, structures, clusters and cooperative launches.
 pub(crate) fn launches_task() -> Task<'static> {
     let point = [1.5_f32, -2.0].iter().flat_map(|value| value.to_le_bytes()).collect();

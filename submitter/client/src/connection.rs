@@ -6,7 +6,7 @@ use std::{
 };
 
 use gpufleet_blobs::BlobStore;
-use gpufleet_schema::{ClientName, Encoding, JobId, Submitted, topology};
+use gpufleet_schema::{ClientName, Encoding, JobId, SessionOffer, Submitted, topology};
 use gpufleet_transport::{Broker, Consumer, DeclareError, Delivery, GroupCommit, Incoming, QueueError, State};
 use tokio::{sync::OnceCell, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -256,6 +256,10 @@ async fn accept(delivery: Delivery, inbox: &Inbox, token: Option<&str>) {
             warn!("dropped a reply without this client's token: another user submitted a task that names this client");
             None
         }
+        _ if properties.kind.as_deref() == Some(topology::TYPE_OFFER) => {
+            offer(&body, inbox);
+            None
+        }
         Some(encoding) => {
             let delivered = inbox.deliver(encoding, properties.correlation_id.as_deref(), &body);
             delivered.inspect_err(|error| warn!(%error, "dropped an unreadable reply")).unwrap_or_default()
@@ -267,4 +271,15 @@ async fn accept(delivery: Delivery, inbox: &Inbox, token: Option<&str>) {
         }
     };
     inbox.settle(single, acker).await;
+}
+
+/// Hands the offer of a session to the handle of its job.
+fn offer(body: &[u8], inbox: &Inbox) {
+    match SessionOffer::decode(body) {
+        Ok(offer) => inbox.offers().deliver(offer),
+        Err(error) => {
+            inbox.count_unreadable();
+            warn!(%error, "dropped an unreadable offer of a session");
+        }
+    }
 }

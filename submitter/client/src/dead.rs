@@ -146,6 +146,9 @@ pub enum DeadError {
     NotKept,
     #[error("the task of job {job_id} has no room for the label {REPLAY_LABEL}")]
     LabelsFull { job_id: JobId },
+    /// The program of a session ran on the machine of the client, and only that can start it again.
+    #[error("the message is the request of a session, whose program ran on the machine that requested it")]
+    Session,
     #[error("the task of job {job_id} is invalid")]
     Invalid { job_id: JobId, source: Invalid },
     #[error("the new task would be {}, but a message carries at most {} MiB", Size(*.bytes), MESSAGE_BYTES_MAX >> 20)]
@@ -323,6 +326,9 @@ impl DeadLetters {
     fn renewal(&self, index: usize) -> Result<Option<(Message, Vec<JobInfo>)>, DeadError> {
         let fetched = self.fetched(index).ok_or(DeadError::Gone)?;
         let letter = &fetched.letter;
+        if letter.is_of_session() {
+            return Err(DeadError::Session);
+        }
         let (pool, priority) =
             letter.destination().ok_or_else(|| DeadError::NoTask { origin: letter.origin.clone() })?;
         if letter.is_cut() {
@@ -405,6 +411,7 @@ impl DeadError {
     pub fn concerns_one_letter(&self) -> bool {
         match self {
             Self::NoTask { .. }
+            | Self::Session
             | Self::Cut { .. }
             | Self::NotKept
             | Self::LabelsFull { .. }

@@ -86,6 +86,9 @@ pub enum SubmitError {
     /// no worker of the pool has ever offered that.
     #[error("pool {pool} has no affinity slots: none of its workers was started with --pool {pool}:affinity")]
     NoSlots { pool: PoolName },
+    /// No worker of the pool has ever offered sessions ([`Fleet::open_session`](crate::Fleet::open_session)).
+    #[error("pool {pool} takes no sessions: none of its workers has sessions=1 or more")]
+    NoSessions { pool: PoolName },
     /// The broker refused the job. The queue has room again when workers have taken jobs from it: see
     /// [`SubmitError::retry_after`].
     #[error(
@@ -93,6 +96,12 @@ pub enum SubmitError {
         humantime::format_duration(RETRY_AFTER)
     )]
     Refused { pool: PoolName, priority: Priority },
+    /// The broker refused the session, as it refuses a job ([`SubmitError::Refused`]).
+    #[error(
+        "the queue of sessions of pool {pool} is full or unavailable; try again after {}",
+        humantime::format_duration(RETRY_AFTER)
+    )]
+    SessionRefused { pool: PoolName },
     /// The confirm did not arrive in time. The broker may have the job; submitting it again with the same id is
     /// harmless.
     #[error("the broker did not confirm job {job_id}; it may or may not have arrived")]
@@ -131,7 +140,7 @@ impl SubmitError {
     /// Returns how long to wait before submitting the same job again; `None` if that would not help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Refused { .. } => Some(RETRY_AFTER),
+            Self::Refused { .. } | Self::SessionRefused { .. } => Some(RETRY_AFTER),
             Self::Unknown { .. } => Some(Duration::ZERO),
             _ => None,
         }
@@ -143,14 +152,27 @@ impl SubmitError {
     }
 
     pub(crate) fn of_publish(error: PublishError, job_id: JobId, destination: &Destination) -> Self {
-        let Destination { pool, priority, slot } = destination.clone();
         match error {
-            PublishError::Unroutable { .. } if slot.is_some() => Self::NoSlots { pool },
-            PublishError::Unroutable { .. } => Self::NoQueue { pool, priority },
-            PublishError::Nacked { .. } => Self::Refused { pool, priority },
+            PublishError::Unroutable { .. } => Self::unroutable(destination.clone()),
+            PublishError::Nacked { .. } => Self::nacked(destination.clone()),
             source @ PublishError::Unknown { .. } => Self::Unknown { job_id, source },
             PublishError::TooLarge { bytes, .. } => Self::TooLarge { job_id, problem: TooLarge::message(bytes as u64) },
             other => Self::Publish(other),
+        }
+    }
+
+    fn unroutable(destination: Destination) -> Self {
+        match destination {
+            Destination::Tasks { pool, slot: Some(_), .. } => Self::NoSlots { pool },
+            Destination::Tasks { pool, priority, slot: None } => Self::NoQueue { pool, priority },
+            Destination::Sessions { pool } => Self::NoSessions { pool },
+        }
+    }
+
+    fn nacked(destination: Destination) -> Self {
+        match destination {
+            Destination::Tasks { pool, priority, .. } => Self::Refused { pool, priority },
+            Destination::Sessions { pool } => Self::SessionRefused { pool },
         }
     }
 }
@@ -158,6 +180,17 @@ impl SubmitError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_that_no_queue_takes_names_the_setting_of_the_pool() {
+        let unroutable =
+            PublishError::Unroutable { exchange: "e".to_owned(), routing_key: "team-a.session".to_owned() };
+        let destination = Destination::Sessions { pool: "team-a".parse().unwrap() };
+        let error = SubmitError::of_publish(unroutable, JobId::new(), &destination);
+        assert_eq!(error.to_string(), "pool team-a takes no sessions: none of its workers has sessions=1 or more");
+        let nacked = PublishError::Nacked { routing_key: "team-a.session".to_owned() };
+        assert!(SubmitError::of_publish(nacked, JobId::new(), &destination).retry_after().is_some());
+    }
 
     /// Programs in other languages show these texts unchanged.
     #[test]

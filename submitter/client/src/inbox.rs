@@ -22,6 +22,7 @@ use crate::{
     JobError,
     arrived::{ArrivedReply, arrived, outcome},
     follower::{Awaited, ByFollower, Ended, GuardedFollower},
+    offers::Offers,
     run_times::{JobKind, RunTimes},
     unread::{Settle, Unread},
     unreported::Unreported,
@@ -65,6 +66,7 @@ enum ReplySink {
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     waiting: Mutex<HashMap<JobId, Waiter>>,
+    offers: Arc<Offers>,
     run_times: RunTimes,
     unreported: Arc<Unreported>,
     /// Set for a client whose replies the broker keeps until they are taken.
@@ -117,6 +119,7 @@ impl Inbox {
 
     /// Ends every open wait, because no more replies will arrive.
     pub(crate) fn close(&self) {
+        self.offers.close();
         let waiting = std::mem::take(&mut *self.waiting());
         let mut ended = ByFollower::default();
         for (job_id, waiter) in waiting {
@@ -235,6 +238,11 @@ impl Inbox {
     /// The jobs with a reply that has arrived and that the program has not taken.
     pub(crate) fn unread(&self) -> Vec<JobId> {
         self.unread.as_ref().map(|unread| locked(unread).jobs()).unwrap_or_default()
+    }
+
+    /// Offers of sessions, which come to the same queue as replies.
+    pub(crate) fn offers(&self) -> &Arc<Offers> {
+        &self.offers
     }
 
     pub(crate) fn run_times(&self) -> &RunTimes {

@@ -91,6 +91,16 @@ impl Job {
         Self::of(Program::Cubin(Inline::from(image)))
     }
 
+    /// Describes a session: a lease of device memory for a program on this machine ([`Fleet::open_session`](crate::Fleet::open_session)).
+    /// The label shows people which program it is, such as `python train.py`. It is recorded, so it should have no secrets.
+    pub fn session(label: impl Into<String>, memory_bytes: u64) -> Self {
+        let mut job = Self::of(Program::Session { label: label.into(), idle_limit_ms: None });
+        job.task.limits.memory_bytes_max = Some(memory_bytes);
+        // Nothing runs again: a program that has lost its device memory can't go on.
+        job.task.limits.attempts_max = Some(1);
+        job
+    }
+
     fn of(program: Program<'static>) -> Self {
         Self::from_task(Task::new(program))
     }
@@ -207,6 +217,20 @@ impl Job {
     #[must_use]
     pub fn queue_limit(mut self, limit: Duration) -> Self {
         self.task.limits.queue_limit_ms = Some(milliseconds(limit));
+        self
+    }
+
+    /// Ends a session after this time without a driver call or a running kernel, rounded up to milliseconds. Without it, the limit of the
+    /// pool applies. Only sessions take it.
+    #[must_use]
+    pub fn idle_limit(mut self, limit: Duration) -> Self {
+        match &mut self.task.program {
+            Program::Session { idle_limit_ms, .. } => *idle_limit_ms = Some(milliseconds(limit)),
+            other => {
+                let problem = format!("an idle limit is for sessions, this program is {}", other.kind());
+                self.reject("program", problem);
+            }
+        }
         self
     }
 

@@ -41,6 +41,7 @@ mod inbox;
 mod job;
 #[cfg(feature = "ledger")]
 mod kept;
+mod offers;
 mod orders;
 mod output;
 mod packing;
@@ -49,6 +50,7 @@ mod pending_result;
 mod recorded;
 mod result;
 mod run_times;
+pub mod session;
 mod spans;
 mod stored;
 mod submission;

@@ -35,8 +35,8 @@ impl JobKind {
             Program::Source { code, options } => (code, options).hash(&mut hasher),
             Program::Ptx(text) => text.hash(&mut hasher),
             Program::Cubin(Inline::Bytes(bytes)) => bytes.hash(&mut hasher),
-            // Workers refuse a cubin that is not bytes.
-            Program::Cubin(_) => {}
+            // Workers refuse a cubin that is not bytes. Nothing is learned from sessions.
+            Program::Cubin(_) | Program::Session { .. } => {}
         }
         for (name, number) in &task.arguments {
             (name, magnitude(*number)).hash(&mut hasher);

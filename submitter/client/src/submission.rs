@@ -9,8 +9,8 @@ use std::{
 
 use futures::{Stream, StreamExt, future::join_all, stream};
 use gpufleet_schema::{
-    AffinitySlot, Encoding, MessageId, OneOrMany, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX, event::JobInfo,
-    topology,
+    AffinitySlot, Encoding, MessageId, OneOrMany, Program, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX,
+    event::JobInfo, topology,
 };
 use gpufleet_transport::{Group, HeaderValue, Message, Properties, PublishError, Turn};
 use tokio::sync::oneshot;
@@ -112,8 +112,12 @@ impl Submission {
             return Err(SubmitError::TooLarge { job_id, problem: TooLarge::task(task, body.len() as u64) });
         }
         let inbox = connection.inbox();
-        let kind = (body.len() < PACKED_BYTES_MAX).then(|| JobKind::of(task));
+        let is_session = matches!(task.program, Program::Session { .. });
+        // The time of a session is that of a person or a program, and says nothing about the next one.
+        let kind = (body.len() < PACKED_BYTES_MAX && !is_session).then(|| JobKind::of(task));
         let run_us = match connection.replies_kept() {
+            // A session is open for long, and its message is unacknowledged until it ends.
+            _ if is_session => Some(PACKED_RUN_US_MAX),
             // The reply to a list of jobs is a list.
             Some(_) => Some(PACKED_RUN_US_MAX),
             None => kind.and_then(|kind| inbox.run_times().expected_us(kind)),
@@ -127,7 +131,10 @@ impl Submission {
             }
         };
         let reply_route = reply_route.ok_or(SubmitError::AlreadySubmitted { job_id })?;
-        let destination = Destination { pool, priority, slot };
+        let destination = match is_session {
+            true => Destination::Sessions { pool },
+            false => Destination::Tasks { pool, priority, slot },
+        };
         Ok(Self { body, member: Member { info, reply_route, span }, destination, run_us })
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     actions, blobs, cancel, completions, dead, doctor, environment, exit, export, fetch, history, init, kernels,
-    keygen, local, logs, man, map, permissions, pools, report, rerun, show, stats, submit, top, usage, wait, why,
+    keygen, local, logs, man, map, permissions, pools, report, rerun, run, show, stats, submit, top, usage, wait, why,
     workers,
 };
 use clap::{Parser, Subcommand};
@@ -31,6 +31,7 @@ Examples:
 pub enum Command {
     Submit(Box<submit::Options>),
     Map(Box<map::Options>),
+    Run(Box<run::Options>),
     Wait(wait::Options),
     Fetch(fetch::Options),
     Cancel(cancel::Options),

@@ -252,6 +252,8 @@ fn complaint(error: &DeadError) -> Complaint {
         DeadError::NoTask { .. } => {
             told(Exit::BadInput).hint("only tasks can be submitted again; `gpufleet dead discard` discards the message")
         }
+        DeadError::Session => told(Exit::BadInput)
+            .hint("start the program again there with gpufleet run; `gpufleet dead discard` discards the message"),
         DeadError::Cut { .. } | DeadError::TooLarge { .. } => told(Exit::BadInput)
             .hint(format!("submit the job again from its source, but smaller: {}", TooLarge::ADVICE)),
         DeadError::LabelsFull { .. } => told(Exit::BadInput).hint(format!(

@@ -23,6 +23,8 @@ pub const CONFIG: &str = "GPUFLEET_CONFIG";
 pub const NO_USER_ID: &str = "GPUFLEET_NO_USER_ID";
 /// If true, jobs prefer workers that have their largest input.
 pub const AFFINITY: &str = "GPUFLEET_AFFINITY";
+/// The driver library for programs of `gpufleet run`.
+pub const SESSION_LIBRARY: &str = "GPUFLEET_SESSION_LIBRARY";
 /// The folder of the local fleet.
 pub const LOCAL_DIR: &str = "GPUFLEET_LOCAL_DIR";
 /// The variables that choose a fleet.
@@ -44,6 +46,7 @@ Environment:
   GPUFLEET_POOL               pool to run jobs in (--pool)
   GPUFLEET_AFFINITY           true: prefer workers with a job's largest input (submit --affinity)
   GPUFLEET_NO_USER_ID         true: send jobs without the broker user's name (--no-user-id)
+  GPUFLEET_SESSION_LIBRARY    driver library for programs (run --library)
   GPUFLEET_PROFILE            profile of the configuration file to use (--profile)
   GPUFLEET_CONFIG             configuration file [default: ~/.config/gpufleet/config.toml]
   GPUFLEET_LOCAL_DIR          folder of the local fleet (local --dir)
@@ -66,6 +69,7 @@ mod tests {
             POOL,
             AFFINITY,
             NO_USER_ID,
+            SESSION_LIBRARY,
             PROFILE,
             CONFIG,
             LOCAL_DIR,

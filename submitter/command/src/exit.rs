@@ -34,6 +34,12 @@ pub enum Exit {
     LedgerTables = 11,
     /// `gpufleet doctor` found an error.
     Unhealthy = 12,
+    /// `gpufleet run`: the command failed after it needed something that sessions lack.
+    SessionLacks = 13,
+    /// `gpufleet run`: the command can't be executed, as shells have it.
+    CommandNotExecutable = 126,
+    /// `gpufleet run`: the command does not exist, as shells have it.
+    CommandNotFound = 127,
     /// Ctrl-C. A submitted job keeps running.
     Interrupted = 130,
 }
@@ -44,7 +50,8 @@ Exit codes:
     0  success
     1  internal error of gpufleet
     2  wrong usage: an unknown or invalid option or argument
-    3  bad input: an unreadable file, a wrong shape, an unknown kernel, a missing program
+    3  bad input: an unreadable file, a wrong shape, an unknown kernel, a missing program, a pool
+       without sessions
     4  the job failed because of its program or data: compile error, invalid task, kernel fault
     5  the job reached a limit (time, queue, device memory) or was cancelled
     6  --timeout passed; a submitted job keeps running, and a cancellation stays in force
@@ -54,6 +61,9 @@ Exit codes:
    10  the fleet failed the job: a device, an executor or the blob store was lost
    11  the ledger's tables do not fit this release, or the user lacks privileges on them
    12  gpufleet doctor found an error
+   13  gpufleet run: the command failed after it needed something that sessions lack
+  126  gpufleet run: the command can't be executed
+  127  gpufleet run: the command was not found
   130  interrupted with Ctrl-C; a submitted job keeps running";
 
 impl Exit {
@@ -114,6 +124,9 @@ mod tests {
             Exit::FleetFailed,
             Exit::LedgerTables,
             Exit::Unhealthy,
+            Exit::SessionLacks,
+            Exit::CommandNotExecutable,
+            Exit::CommandNotFound,
             Exit::Interrupted,
         ] {
             assert!(TABLE.contains(&format!("\n{:>5}  ", exit.code())), "{exit:?}");

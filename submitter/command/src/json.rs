@@ -31,6 +31,19 @@ JSON: one object. Later versions only add fields.
   rows, batches    how many there are
   resumed_batches  batches of earlier runs that were killed or interrupted";
 
+/// What `gpufleet run --report FILE` writes.
+pub const RUN_REPORT: &str = "\
+JSON of --report: one object, also if the command did not start. Unknown values are null. Later
+versions only add fields.
+  exit      the exit code of gpufleet run; reason: why it is not that of the command
+  command   exit_code, signal (one of them is null); null if the command did not start
+  sessions  a list of the sessions that were open: job_id, outcome (of the job), failure_code,
+            reason (of its end), ended_early (before the command), ran_on (worker, device,
+            device_name, emulated), memory_bytes, used
+  used      of all sessions together: processes (that used the device), calls, waits (calls that
+            the program waited for), sent_bytes, received_bytes, busy_us (of the device),
+            memory_bytes (of the lease), memory_bytes_peak";
+
 /// What `gpufleet history -o json` prints.
 pub const HISTORY: &str = "\
 JSON: a list of objects. Unknown values are null. Later versions only add fields.
@@ -51,7 +64,10 @@ JSON: one object. Unknown values are null. Later versions only add fields.
             succeeded, failed, cancelled, expired, dead or lost), superseded (another attempt
             decided the outcome), worker, is_unheard, device, device_name, emulated, started_at,
             finished_at, failure, retry_at, output_bytes, charged_us, timings and printf_output
-            (as in `gpufleet submit -o json`)
+            (as in `gpufleet submit -o json`), session (of a session that was open: processes,
+            calls, waits (calls that the program waited for), sent_bytes and received_bytes (as the
+            program sees them), busy_us (of the device), memory_bytes (of the lease),
+            memory_bytes_peak, and exit_code or signal)
   outputs   kept outputs: name, dtype, shape, digest (null if the ledger has the bytes),
             expires_at, is_expired";
 
@@ -89,7 +105,8 @@ JSON: one object. Unknown values are null. Later versions only add fields.
          but the lost ones), charged_us (the same with the wait for memory and for the blob store
          in a slot), queue_us, input_bytes, output_bytes (of outcomes), and the times of queue
          (from submission to the start on the device), compile, copy, kernel and total (on the
-         device): each p50_us, p95_us, p99_us, max_us";
+         device): each p50_us, p95_us, p99_us, max_us. Sessions count only in device_us and
+         charged_us, with the time in which the device worked for them";
 
 /// What `gpufleet report -o json` prints.
 pub const REPORT: &str = "\
@@ -124,7 +141,8 @@ JSON: one object. Later versions only add fields, and reasons.
   job_id, state
   reasons  a list, the most likely one first; empty if the job does not wait. Each has text and
            reason: no_consumer, over_share, memory, jobs_ahead, busy_worker, retry_due,
-           ledger_and_broker_disagree, or, if the broker was not asked, ask_broker";
+           ledger_and_broker_disagree, or, if the broker was not asked, ask_broker; for a session
+           no_consumer or lease (it waits for a session's turn and memory)";
 
 /// What `gpufleet doctor -o json` prints.
 pub const DOCTOR: &str = "\

@@ -3,7 +3,7 @@
 //! [`command_line`] has the options as typed, and each command's file interprets and runs them. [`complaint`] renders errors for
 //! people, and [`exit`] lists the codes for scripts. Only data goes to stdout.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use gpufleet_service::log_filter;
@@ -48,6 +48,7 @@ mod recent;
 mod report;
 mod requirements;
 mod rerun;
+mod run;
 mod show;
 mod signature;
 mod snippet;
@@ -78,7 +79,7 @@ pub fn command() -> clap::Command {
 }
 
 /// Runs the command that the process was started with.
-pub fn run() -> Exit {
+pub fn run() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let profile = profile::choose(&arguments);
     let command = match &profile {
@@ -94,18 +95,20 @@ pub fn run() -> Exit {
             suggestion::correct(&mut error, first.as_deref());
             // clap prints help and version to stdout, and errors to stderr. Nothing can report a failure to print.
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Success };
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
         }
     };
     start_log();
     profile.and_then(|_| execute(options)).unwrap_or_else(|complaint| {
         output::note(complaint.render(output::stderr_has_colour()).trim_end());
-        complaint.exit
+        complaint.exit.into()
     })
 }
 
-fn execute(options: Options) -> Result<Exit, Complaint> {
-    match options.command {
+fn execute(options: Options) -> Result<ExitCode, Complaint> {
+    let exit = match options.command {
+        // It exits with the code of the user's command.
+        Command::Run(options) => return block_on(run::run(*options)),
         Command::Completions(options) => completions::run(&options, Options::command()),
         Command::Init(options) => init::run(&options),
         Command::Man(options) => man::run(&options, Options::command()),
@@ -135,10 +138,11 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::Workers(options) => block_on(workers::run(&options)),
         Command::Submit(options) => block_on(submit::run(*options)),
         Command::Map(options) => block_on(map::run(*options)),
-    }
+    };
+    exit.map(ExitCode::from)
 }
 
-fn block_on(command: impl Future<Output = Result<Exit, Complaint>>) -> Result<Exit, Complaint> {
+fn block_on<T>(command: impl Future<Output = Result<T, Complaint>>) -> Result<T, Complaint> {
     // A thread beside this one, which may be busy reading files while the broker expects heartbeats.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| Complaint::new(Exit::Internal, format!("failed to start: {error}")))?;

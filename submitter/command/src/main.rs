@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    gpufleet_cli::run().into()
+    gpufleet_cli::run()
 }

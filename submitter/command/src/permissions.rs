@@ -32,6 +32,9 @@ pub struct Options {
     /// Pool that a producer submits to or a worker serves. Repeatable. An operator without a pool may replay dead-lettered jobs into any pool
     #[arg(long, value_name = "POOL")]
     pool: Vec<PoolName>,
+    /// Let the producer open sessions in its pools (gpufleet run), which run any code on their workers
+    #[arg(long)]
+    sessions: bool,
     /// Name of the broker user [default: gpufleet-ROLE]
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -43,6 +46,7 @@ pub struct Options {
 const EXAMPLES: &str = "\
 Examples:
   gpufleet permissions --role producer --pool team-a --user anna
+  gpufleet permissions --role producer --pool team-a --user bert --sessions
   gpufleet permissions --role worker --pool default --pool team-a";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -96,9 +100,17 @@ fn commands(options: &Options) -> Result<String, Complaint> {
     if [&user, &options.vhost].iter().any(|name| name.contains(char::is_control)) {
         return Err(Complaint::usage("the name of a user or vhost can't contain control characters"));
     }
+    if options.sessions && !roles.contains(&Role::Producer) {
+        return Err(
+            Complaint::usage("--sessions is for producers").hint("add --role producer, or leave --sessions out")
+        );
+    }
     let mut rights = Rights::default();
     for role in &roles {
         rights.add(*role, &options.pool, &user)?;
+    }
+    if options.sessions {
+        rights.add_sessions(&some(&options.pool, Role::Producer)?);
     }
     let mut text = format!("# User {user} in vhost {}: {}.\n", options.vhost, names.join(" and "));
     for role in &roles {
@@ -178,8 +190,17 @@ impl Rights {
         Ok(())
     }
 
+    /// Lets a producer open sessions. It is a right of its own, because a session runs any code.
+    fn add_sessions(&mut self, pools: &str) {
+        self.keys(TASKS).write.insert(session_keys_of(pools));
+    }
+
     fn add_worker(&mut self, pools: &str) {
-        let queues = [below(TASKS, &keys_of(pools)), below(FORWARDED, &forwarded_keys_of(pools))];
+        let queues = [
+            below(TASKS, &keys_of(pools)),
+            below(TASKS, &session_keys_of(pools)),
+            below(FORWARDED, &forwarded_keys_of(pools)),
+        ];
         let ladder = RETRY_LADDER.map(|rung| escaped(rung.name));
         let streams = [CONTROL_QUEUE, CANCELLATIONS_QUEUE];
         let shared = [UNCLAIMED_EXCHANGE, DROPPED_EXCHANGE, DEAD, LEDGER_QUEUE, CONTROL_WORKER];
@@ -195,8 +216,8 @@ impl Rights {
         }
         self.configure.insert(below(WORKERS, ".+"));
         let tasks = self.keys(TASKS);
-        tasks.write.insert(keys_of(pools));
-        tasks.read.insert(keys_of(pools));
+        tasks.write.extend([keys_of(pools), session_keys_of(pools)]);
+        tasks.read.extend([keys_of(pools), session_keys_of(pools)]);
         self.keys(TASKS_OPERATOR).read.insert(keys_of(pools));
         let forwarded = self.keys(FORWARDED);
         forwarded.write.insert(forwarded_keys_of(pools));
@@ -241,6 +262,11 @@ fn keys_of(pools: &str) -> String {
     format!("{pools}(\\.[0-{}])?\\.{PRIORITIES}", SLOTS - 1)
 }
 
+/// The routing key of sessions: [`session_key`](gpufleet::schema::topology::session_key).
+fn session_keys_of(pools: &str) -> String {
+    format!("{pools}\\.session")
+}
+
 /// The routing keys of submissions to the pools.
 fn submission_keys_of(pools: &str) -> String {
     format!("submitted\\.{pools}")
@@ -279,12 +305,27 @@ mod tests {
 
     fn printed(roles: &[Role], pools: &[&str], user: Option<&str>) -> Result<String, Complaint> {
         let pool = pools.iter().map(|pool| pool.parse().unwrap()).collect();
-        commands(&Options { role: roles.to_vec(), pool, user: user.map(str::to_owned), vhost: "/".to_owned() })
+        let user = user.map(str::to_owned);
+        commands(&Options { role: roles.to_vec(), pool, sessions: false, user, vhost: "/".to_owned() })
+    }
+
+    fn with_sessions(role: Role) -> Result<String, Complaint> {
+        let pool = vec!["team-a".parse().unwrap()];
+        commands(&Options { role: vec![role], pool, sessions: true, user: None, vhost: "/".to_owned() })
     }
 
     #[test]
     fn the_commands_of_a_producer() {
         insta::assert_snapshot!(printed(&[Role::Producer], &["team-a"], Some("anna")).unwrap());
+    }
+
+    #[test]
+    fn only_a_producer_who_may_open_sessions_may_use_their_key() {
+        let key = "'gpufleet.v1.tasks' '^(team-a(\\.[0-7])?\\.(high|normal|low)|team-a\\.session)$' '^$'";
+        assert!(with_sessions(Role::Producer).unwrap().contains(key));
+        let without = printed(&[Role::Producer], &["team-a"], None).unwrap();
+        assert!(!without.contains("session"), "{without}");
+        assert_eq!(with_sessions(Role::Worker).unwrap_err().exit, Exit::Usage);
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn describe(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet::schema::{AttemptState, Timings};
+    use gpufleet::schema::{AttemptState, SessionUse, Timings};
     use gpufleet_ledger::{AttemptRow, DeviceRow};
 
     use super::*;
@@ -143,6 +143,21 @@ mod tests {
             assert!(!misleading.iter().any(|words| advice.contains(words)), "{advice}");
         }
         assert!(report.advice.iter().any(|advice| advice.starts_with("attempts lost before")));
+    }
+
+    #[test]
+    fn a_session_is_reported_by_the_time_in_which_its_device_worked() {
+        let used = SessionUse { busy_us: 4_000_000, memory_bytes_peak: 3 << 30, ..SessionUse::default() };
+        let mut detail = detail(Timings { queue_us: 1_000_000, total_us: 40_000_000, ..Timings::default() });
+        detail.attempts.remove(0);
+        detail.attempts[0].emulated = Some(false);
+        detail.attempts[0].session = Some(used);
+        let report = Report::of(&detail, &workers(64 << 30)).unwrap();
+        let us = |stage: &str| report.stages.iter().find(|share| share.stage == stage).map(|share| share.us);
+        assert_eq!((us("kernel"), us("other"), report.elapsed_us), (Some(4_000_000), Some(36_000_000), 41_000_000));
+        assert_eq!(report.device_bytes_peak, 3 << 30);
+        let [advice] = report.advice.as_slice() else { panic!("{:?}", report.advice) };
+        assert!(advice.starts_with("the device worked for only 10 % of the session"), "{advice}");
     }
 
     #[test]

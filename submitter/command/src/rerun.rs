@@ -54,6 +54,10 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 fn plan(job: &JobRow) -> Plan {
     let id = job.job_id;
     match job.state {
+        _ if job.is_session() => Plan::Refuse(
+            Complaint::bad_input(format!("job {id} was a session, whose program ran on the machine that requested it"))
+                .hint("start the program again there: gpufleet run --memory SIZE -- COMMAND"),
+        ),
         JobState::Dead => Plan::Replay,
         state @ (JobState::Queued | JobState::Running) => Plan::Refuse(
             Complaint::bad_input(format!("job {id} is {state}, so it needs no rerun"))
@@ -84,6 +88,14 @@ mod tests {
 
     #[test]
     fn only_a_dead_lettered_job_still_has_its_task() {
+        let session = JobRow {
+            state: JobState::Dead,
+            program: Some("session".to_owned()),
+            ..job("01990f3e-0000-7000-8000-000000000001")
+        };
+        assert!(
+            matches!(plan(&session), Plan::Refuse(complaint) if complaint.hint.as_ref().unwrap().contains("gpufleet run"))
+        );
         let planned = |state| plan(&JobRow { state, ..job("01990f3e-0000-7000-8000-000000000001") });
         assert_eq!(planned(JobState::Dead), Plan::Replay);
         for (state, said) in [

@@ -1,7 +1,7 @@
 //! `gpufleet show`: one job with its attempts and timings.
 
 use clap::Args;
-use gpufleet::schema::{AttemptState, Timings};
+use gpufleet::schema::{AttemptState, SessionUse, Timings};
 use gpufleet_ledger::{AttemptRow, FailureRow, JobDetail, OutputRow};
 
 use super::{
@@ -108,10 +108,42 @@ fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -
         let due = if is_open { "retry due at" } else { "retry was due at" };
         text.push_str(&format!("  {due} {}\n", time::seconds(at)));
     }
-    if let Some(timings) = &attempt.timings {
-        text.push_str(&breakdown(timings, None, width));
+    match (&attempt.session, &attempt.timings) {
+        (Some(used), _) => text.push_str(&format!("  session  {}\n", describe_session(used, attempt))),
+        (None, Some(timings)) => text.push_str(&breakdown(timings, None, width)),
+        (None, None) => {}
     }
     text
+}
+
+/// What a session did, in a line. Its attempt has no steps to draw.
+fn describe_session(used: &SessionUse, attempt: &AttemptRow) -> String {
+    let timings = attempt.timings.clone().unwrap_or_default();
+    let lease_us = timings.queue_us.saturating_add(timings.wait_us);
+    let mut parts = vec![
+        format!("lease {}", quantity::micros(lease_us)),
+        format!("open {}", quantity::micros(open_us(attempt, &timings))),
+        format!("GPU busy {}", quantity::micros(used.busy_us)),
+        format!("{} calls, {} waits", used.calls, used.waits),
+        format!("in {}, out {}", quantity::bytes(used.sent_bytes), quantity::bytes(used.received_bytes)),
+        format!("peak {} of {}", quantity::bytes(used.memory_bytes_peak), quantity::bytes(used.memory_bytes)),
+    ];
+    if used.processes != 1 {
+        parts.push(format!("{} processes", used.processes));
+    }
+    parts.extend(match (used.exit_code, used.signal) {
+        (Some(code), _) => Some(format!("ended: program exited with {code}")),
+        (None, Some(signal)) => Some(format!("ended: program ended by signal {signal}")),
+        (None, None) => None,
+    });
+    parts.join(" · ")
+}
+
+/// How long the session was open, as its worker measured it, or else by the times of its start and end.
+fn open_us(attempt: &AttemptRow, timings: &Timings) -> u64 {
+    let by_clock = attempt.started_at.zip(attempt.finished_at).map(|(started, finished)| finished - started);
+    let by_clock = by_clock.and_then(|open| u64::try_from(open.num_microseconds()?).ok());
+    if timings.total_us > 0 { timings.total_us } else { by_clock.unwrap_or_default() }
 }
 
 fn describe_failure(failure: &FailureRow) -> String {
@@ -200,6 +232,7 @@ pub(super) mod tests {
             output_bytes: None,
             charged_us: Some(310_000),
             printf_output: None,
+            session: None,
             timings: Some(Timings {
                 queue_us: 1_500,
                 fetch_us: 12_000,
@@ -242,6 +275,40 @@ pub(super) mod tests {
         let narrow = describe(&detail, Some(50));
         assert!(narrow.lines().filter(|line| line.contains('█')).all(|line| line.chars().count() <= 50), "{narrow}");
         insta::assert_snapshot!("json_of_a_job", serde_json::to_string_pretty(&detail).unwrap());
+    }
+
+    #[test]
+    fn a_session_is_shown_in_a_line() {
+        let used = SessionUse {
+            processes: 1,
+            calls: 18_432,
+            waits: 512,
+            sent_bytes: 96 << 20,
+            received_bytes: 4 << 20,
+            busy_us: 12_300_000,
+            memory_bytes: 8 << 30,
+            memory_bytes_peak: 6 << 30,
+            exit_code: Some(0),
+            signal: None,
+        };
+        let timings = Timings { queue_us: 150_000, wait_us: 50_000, total_us: 41_000_000, ..Timings::default() };
+        let attempt = AttemptRow { session: Some(used.clone()), timings: Some(timings), ..attempt() };
+        let mut job = job("01990f3e-0000-7000-8000-000000000001");
+        (job.program, job.kernel) = (Some("session".to_owned()), Some("python train.py".to_owned()));
+        let detail = JobDetail { job, attempts: vec![attempt.clone()], outputs: Vec::new() };
+        let text = describe(&detail, None);
+        assert!(text.contains("\nkernel     python train.py (session)\n"), "{text}");
+        let line = "  session  lease 200 ms · open 41.0 s · GPU busy 12.3 s · 18432 calls, 512 waits · in 96.0 MiB, out 4.00 MiB · \
+                    peak 6.00 GiB of 8.00 GiB · ended: program exited with 0\n";
+        assert!(text.ends_with(line), "{text}");
+        let killed = SessionUse { processes: 2, exit_code: None, signal: Some(9), ..used };
+        let at = chrono::DateTime::from_timestamp(1_700_000_000, 0);
+        let (started_at, finished_at) = (at, at.map(|at| at + chrono::TimeDelta::milliseconds(1_500)));
+        let told = describe_session(&killed, &AttemptRow { started_at, finished_at, timings: None, ..attempt });
+        assert!(told.contains("open 1.50 s"), "{told}");
+        assert!(told.ends_with("2 processes · ended: program ended by signal 9"), "{told}");
+        json::check(json::SHOW, &detail.attempts[0].session);
+        json::check(json::SHOW, &killed);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct StatisticsOptions {
 pub struct Layout<'a> {
     pub columns: &'a [Column],
     pub cells: fn(&StatisticsRow) -> Vec<String>,
+    /// Whether a row is listed.
+    pub lists: fn(&StatisticsRow) -> bool,
     /// The columns that are left out on a narrow terminal, in this order.
     pub dispensable: &'a [&'a str],
 }
@@ -52,7 +54,8 @@ pub async fn print(options: &StatisticsOptions, layout: &Layout<'_>) -> Result<(
         catch_up::all(source).await?;
         source.statistics(&filter).await
     });
-    let statistics = Spinner::new("reading the statistics").around(work).await?;
+    let mut statistics = Spinner::new("reading the statistics").around(work).await?;
+    statistics.rows.retain(layout.lists);
     match options.output.format {
         Format::Json => output::emit_json(&statistics)?,
         Format::Table => {

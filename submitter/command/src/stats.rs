@@ -14,7 +14,7 @@ use super::{
 /// Show outcomes and times of the jobs that have ended
 ///
 /// The recorder counts each job once, when it ends. Percentiles are within 2 %. WAIT is the time from submission to the start on the device,
-/// RUN the time on the device. An attempt that another attempt's outcome superseded does not count.
+/// RUN the time on the device. An attempt that another attempt's outcome superseded does not count, and neither does a session.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", json::STATS))]
 pub struct Options {
@@ -41,12 +41,18 @@ const LAYOUT: Layout<'static> = Layout {
         Column::Right("KERNEL P50"),
     ],
     cells,
+    lists: has_jobs,
     dispensable: &["KERNEL P50", "LOST", "CANCELLED", "RUN P99", "WAIT P50", "RUN P50"],
 };
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     statistics::print(&options.statistics, &LAYOUT).await?;
     Ok(Exit::Success)
+}
+
+/// Whether the row has more than the device time of sessions.
+fn has_jobs(row: &StatisticsRow) -> bool {
+    row.jobs > 0 || row.attempts_lost > 0 || row.attempts_superseded > 0
 }
 
 fn cells(row: &StatisticsRow) -> Vec<String> {
@@ -79,6 +85,13 @@ mod tests {
     #[test]
     fn the_table_has_outcomes_and_percentiles() {
         insta::assert_snapshot!(statistics::render(&statistics::tests::statistics(), 50, "-", &LAYOUT, None));
+    }
+
+    #[test]
+    fn a_row_of_sessions_alone_is_not_listed() {
+        let row = statistics::tests::statistics().rows.remove(0);
+        assert!(has_jobs(&row));
+        assert!(!has_jobs(&StatisticsRow { jobs: 0, attempts_lost: 0, attempts_superseded: 0, ..row }));
     }
 
     #[test]

@@ -251,6 +251,10 @@ pub fn refused(error: &SubmitError, program: &Program<'_>, has_store: bool) -> C
         SubmitError::NoSlots { pool } => told(Exit::Broker).hint(format!(
             "submit without --affinity, or start the workers of the pool with --pool {pool}:affinity"
         )),
+        SubmitError::NoSessions { pool } => told(Exit::BadInput)
+            .hint(format!("choose another pool, or start a worker that offers sessions: gpufleet-worker run --pool {pool}:sessions=1")),
+        SubmitError::SessionRefused { .. } => told(Exit::Broker)
+            .hint("check with `gpufleet workers` that workers serve the pool, and try again once they have caught up"),
         SubmitError::Refused { .. } => {
             told(Exit::Broker).hint("check with `gpufleet workers` that workers serve the pool, and submit again once they have caught up")
         }

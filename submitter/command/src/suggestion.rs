@@ -8,8 +8,9 @@ use clap::{
 use gpufleet_kernels::spelling;
 
 /// Commands of other programs, and what they are here.
-const OTHER_NAMES: [(&[&str], &str); 7] = [
-    (&["run", "exec", "launch", "sbatch"], "submit"),
+const OTHER_NAMES: [(&[&str], &str); 8] = [
+    (&["exec", "launch", "sbatch"], "submit"),
+    (&["srun", "salloc"], "run"),
     (&["ls", "list", "ps", "jobs", "squeue", "sacct"], "history"),
     (&["describe", "info", "inspect", "status"], "show"),
     (&["kill", "scancel", "delete", "rm", "stop"], "cancel"),
@@ -99,7 +100,9 @@ mod tests {
 
     #[test]
     fn a_command_of_another_program_leads_to_ours() {
-        for (typed, expected) in [("ps", "history"), ("jobs", "history"), ("run", "submit"), ("kill", "cancel")] {
+        for (typed, expected) in
+            [("ps", "history"), ("jobs", "history"), ("sbatch", "submit"), ("srun", "run"), ("kill", "cancel")]
+        {
             assert_eq!(suggested(typed), [expected], "{typed}");
         }
         assert_eq!(suggested("local ps"), [""; 0]);

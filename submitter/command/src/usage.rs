@@ -14,7 +14,8 @@ use super::{
 /// Show the device time and the bytes that jobs have used, for charge-back
 ///
 /// The device time is that of all attempts: an attempt that another one superseded used its device too. Workers measure no time for
-/// attempts that lost their executor and for cancelled ones. The sums are exact: DEVICE SECONDS has microseconds.
+/// attempts that lost their executor and for cancelled ones. The sums are exact: DEVICE SECONDS has microseconds. A session counts with the
+/// time in which the device worked for it, and is not one of the JOBS.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", json::STATS))]
 pub struct Options {
@@ -36,6 +37,7 @@ const LAYOUT: Layout<'static> = Layout {
         Column::Right("OUTPUT"),
     ],
     cells,
+    lists: |_| true,
     dispensable: &["DEVICE TIME", "OUTPUT", "INPUT"],
 };
 

@@ -48,7 +48,9 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 async fn explain(options: &Options) -> Result<(Explanation, Box<JobDetail>), Complaint> {
     let (detail, workers, pools) = Source::ask(&options.source, async |source| read(source, &options.id).await).await?;
     let pool = detail.job.pool.as_deref().and_then(|pool| pool.parse::<PoolName>().ok());
-    let depth = match pool.filter(|_| detail.job.state == JobState::Queued) {
+    // A session is not in the queues of its pool's jobs.
+    let is_in_queues = detail.job.state == JobState::Queued && !detail.job.is_session();
+    let depth = match pool.filter(|_| is_in_queues) {
         None => None,
         Some(pool) => {
             let fleet = connection::fleet(&options.broker, Fleet::builder()).await?;
@@ -172,6 +174,20 @@ mod tests {
     }
 
     #[test]
+    fn a_session_waits_for_a_lease_whatever_the_jobs_of_its_pool_do() {
+        let over = [pool("default", 50.0, 90.0, 0), pool("team-a", 50.0, 10.0, 1)];
+        let mut queued = detail();
+        queued.job.program = Some("session".to_owned());
+        for depth in [None, Some((0, 1)), Some((3, 0))] {
+            assert_eq!(found(&queued, depth, &worker(2), &over), ["lease"]);
+        }
+        let explanation = explained(&queued, None, &worker(0), &[]);
+        assert!(explanation.reasons[0].text.contains("are free on a device now"), "{explanation:?}");
+        queued.job.pool = Some("team-z".to_owned());
+        assert_eq!(found(&queued, None, &worker(0), &[]), ["no_consumer"]);
+    }
+
+    #[test]
     fn a_job_that_does_not_wait_is_said_to_run_or_to_have_ended() {
         let mut detail = detail();
         detail.job.state = JobState::Running;
@@ -194,6 +210,7 @@ mod tests {
             "retry_due",
             "ledger_and_broker_disagree",
             "ask_broker",
+            "lease",
         ] {
             assert!(json::WHY.contains(reason), "{reason}");
         }

@@ -115,6 +115,8 @@ pub(super) fn weight(event: &Event) -> usize {
     const DIGEST: usize = 80;
     /// A trace context and the name of its field.
     const TRACE_CONTEXT: usize = 70;
+    /// The numbers of a session and the names of their fields.
+    const SESSION: usize = 220;
     let job = |job: &JobInfo| {
         let labels: usize = job.labels.iter().map(|(name, value)| name.len() + value.len() + 6).sum();
         job.kernel.len()
@@ -143,6 +145,7 @@ pub(super) fn weight(event: &Event) -> usize {
                     + ran_on(finished.ran_on.as_ref())
                     + finished.job.as_deref().map_or(0, |it| FIXED + job(it))
                     + finished.kept.as_deref().map_or(0, |kept| kept.outputs.iter().map(output).sum())
+                    + finished.session.as_ref().map_or(0, |_| SESSION)
             }
             Event::WorkerSeen(seen) => {
                 let devices: usize = seen.devices.iter().map(device).sum();
@@ -178,7 +181,7 @@ mod tests {
 
     use gpufleet_schema::{
         AttemptFinished, AttemptState, BlobDigest, Dtype, Failure, FailureCode, JobId, KeptOutputs, PoolUse,
-        PrintfOutput, Priority, Submitted, Timings, TraceContext, Verdict, WorkerSeen,
+        PrintfOutput, Priority, SessionUse, Submitted, Timings, TraceContext, Verdict, WorkerSeen,
         bounds::{
             BUFFERS_MAX, DIMENSIONS_MAX, KEPT_INLINE_BYTES_MAX, LABELS_MAX, NAME_BYTES_MAX, PRINTF_OUTPUT_BYTES_MAX,
             TEXT_BYTES_MAX,
@@ -271,7 +274,23 @@ mod tests {
             user_id: None,
             printf_output: None,
             kept: None,
+            session: Some(Box::new(session())),
         })
+    }
+
+    fn session() -> SessionUse {
+        SessionUse {
+            processes: u32::MAX,
+            calls: u64::MAX,
+            waits: u64::MAX,
+            sent_bytes: u64::MAX,
+            received_bytes: u64::MAX,
+            busy_us: u64::MAX,
+            memory_bytes: u64::MAX,
+            memory_bytes_peak: u64::MAX,
+            exit_code: Some(i32::MIN),
+            signal: Some(i32::MIN),
+        }
     }
 
     /// The end of a job that printed as much as is kept.

@@ -1,5 +1,5 @@
-//! The queues in which tasks wait for the workers of a pool: one for each priority, and in a pool with affinity one more for each slot and
-//! priority. Operators submit to a pool through an exchange of their own.
+//! The queues in which tasks wait for the workers of a pool: one for each priority, one for sessions if workers take them, and in a pool
+//! with affinity one more for each slot and priority. Operators submit to a pool through an exchange of their own.
 
 use gpufleet_schema::{AffinitySlot, PoolName, Priority, topology as names};
 
@@ -17,6 +17,10 @@ pub(super) fn of_slots(pool: &PoolName) -> Vec<Step> {
         Priority::ALL.map(|priority| (names::slot_queue(pool, slot, priority), names::slot_key(pool, slot, priority)))
     });
     steps(queues)
+}
+
+pub(super) fn of_sessions(pool: &PoolName) -> Vec<Step> {
+    steps([(names::session_queue(pool), names::session_key(pool))])
 }
 
 /// The queues with these names, each bound by its key.

@@ -21,6 +21,28 @@ pub struct PoolSpec {
     pub affinity: bool,
     /// The broker users who may submit jobs; `None` if all may.
     pub users: Option<BTreeSet<String>>,
+    pub sessions: SessionAllowance,
+}
+
+/// The sessions that a pool may have on this worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionAllowance {
+    /// Open sessions at a time, with those that wait here for memory; 0 if the pool takes none.
+    pub count: u16,
+    /// The part of each device's memory that all of them may have together, in thousandths. Otherwise idle sessions could keep the pool's
+    /// jobs waiting for hours.
+    pub memory_permille: u32,
+    /// The longest time limit that a session may ask for.
+    pub time_max: Duration,
+    /// The longest time that a session may be idle, and the limit of one that sets none.
+    pub idle_max: Duration,
+}
+
+impl Default for SessionAllowance {
+    fn default() -> Self {
+        let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        Self { count: 0, memory_permille: 500, time_max: hours(8), idle_max: Duration::from_secs(600) }
+    }
 }
 
 /// Why a `--pool` is invalid.
@@ -29,7 +51,7 @@ pub enum PoolSpecError {
     #[error("{0}")]
     Name(String),
     #[error(
-        "{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, {TIMES}"
+        "{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, {TIMES}, {SESSIONS}"
     )]
     Option(String),
     #[error("users=: expected names of broker users, as in users=anna,bert")]
@@ -38,6 +60,16 @@ pub enum PoolSpecError {
     Weight(String),
     #[error("memory={0}: expected a percentage of the device memory from 0.1% to 100%, as in memory=50%")]
     Memory(String),
+    #[error("sessions={0}: expected a whole number from 0 to {SESSIONS_MAX}")]
+    Sessions(String),
+    #[error("sessions: a session runs any code, so its pool needs allow=source")]
+    SessionsNeedSource,
+    #[error(
+        "session-memory={0}: expected a percentage of the device memory from 0.1% to 100%, as in session-memory=50%"
+    )]
+    SessionMemory(String),
+    #[error("session-time-max={0}: a broker redelivers a message after its consumer timeout, so use at most 7d")]
+    SessionTime(String),
     #[error("{0}: expected a time such as 30s, 10m or 2h")]
     Time(String),
     #[error("{0}-default is longer than {0}-max")]
@@ -58,7 +90,12 @@ pub enum PoolsError {
 /// Maximum weight. With larger weights, the rounding error would exceed the share of the smallest.
 const WEIGHT_MAX: u32 = 1000;
 const PERMILLE: u32 = 1000;
-const TIMES: &str = "time-default=TIME, time-max=TIME, queue-default=TIME or queue-max=TIME";
+const TIMES: &str = "time-default=TIME, time-max=TIME, queue-default=TIME, queue-max=TIME";
+const SESSIONS: &str = "sessions=N, session-memory=N%, session-time-max=TIME or session-idle=TIME";
+/// Maximum number of sessions of a pool on a worker. Each takes two processes and a context on a device.
+const SESSIONS_MAX: u16 = 256;
+/// The longest time limit of sessions: a day less than the consumer timeout that `deploy/` sets, which ends with a redelivery.
+const SESSION_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl FromStr for PoolSpec {
     type Err = PoolSpecError;
@@ -68,7 +105,7 @@ impl FromStr for PoolSpec {
         let name = name.parse().map_err(|error| PoolSpecError::Name(format!("{error}")))?;
         let (mut guarantee, mut allow, mut times) =
             (PoolGuarantee::default(), Allow::default(), TimeAllowances::default());
-        let (mut affinity, mut users) = (false, None::<BTreeSet<String>>);
+        let (mut affinity, mut users, mut sessions) = (false, None::<BTreeSet<String>>, SessionAllowance::default());
         for option in options.into_iter().flat_map(|options| options.split(',')) {
             match option.split_once('=') {
                 Some(("weight", value)) => guarantee.weight = weight(value)?,
@@ -78,6 +115,18 @@ impl FromStr for PoolSpec {
                 Some(("time-max", value)) => times.run.max = Some(time(option, value)?),
                 Some(("queue-default", value)) => times.queue.default = Some(time(option, value)?),
                 Some(("queue-max", value)) => times.queue.max = Some(time(option, value)?),
+                Some(("sessions", value)) => sessions.count = session_count(value)?,
+                Some(("session-memory", value)) => {
+                    sessions.memory_permille =
+                        permille(value).map_err(|_| PoolSpecError::SessionMemory(value.to_owned()))?;
+                }
+                Some(("session-time-max", value)) => {
+                    sessions.time_max = time(option, value)?;
+                    if sessions.time_max > SESSION_TIME_MAX {
+                        return Err(PoolSpecError::SessionTime(value.to_owned()));
+                    }
+                }
+                Some(("session-idle", value)) => sessions.idle_max = time(option, value)?.min(SESSION_TIME_MAX),
                 Some(("users", value)) => _ = users.get_or_insert_default().insert(user(value)?),
                 None if option == "affinity" => affinity = true,
                 // This option is another name in `users=NAME,NAME`.
@@ -90,7 +139,10 @@ impl FromStr for PoolSpec {
                 return Err(PoolSpecError::Default(name));
             }
         }
-        Ok(Self { name, guarantee, allow, times, affinity, users })
+        if sessions.count > 0 && allow != Allow::Source {
+            return Err(PoolSpecError::SessionsNeedSource);
+        }
+        Ok(Self { name, guarantee, allow, times, affinity, users, sessions })
     }
 }
 
@@ -113,6 +165,10 @@ fn permille(value: &str) -> Result<u32, PoolSpecError> {
     let percent = value.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     let permille = percent.map(|percent| (percent * 10.0).round()).filter(|permille| (1.0..=1000.0).contains(permille));
     permille.map(|permille| permille as u32).ok_or(PoolSpecError::Memory(value.to_owned()))
+}
+
+fn session_count(value: &str) -> Result<u16, PoolSpecError> {
+    value.parse().ok().filter(|count| *count <= SESSIONS_MAX).ok_or(PoolSpecError::Sessions(value.to_owned()))
 }
 
 fn user(name: &str) -> Result<String, PoolSpecError> {
@@ -167,6 +223,15 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_takes_sessions_if_it_says_so() {
+        let sessions = |text: &str| spec(text).unwrap().sessions;
+        assert_eq!(sessions("a"), SessionAllowance::default());
+        let all = sessions("a:sessions=4,session-memory=25%,session-time-max=1h,session-idle=1m");
+        let (time_max, idle_max) = (Duration::from_secs(3600), Duration::from_secs(60));
+        assert_eq!(all, SessionAllowance { count: 4, memory_permille: 250, time_max, idle_max });
+    }
+
+    #[test]
     fn an_invalid_pool_setting_is_refused_with_the_expected_form() {
         for (text, part) in [
             ("a:weight=0", "from 1 to 1000"),
@@ -186,6 +251,10 @@ mod tests {
             ("a:queue-max=0s", "queue-max=0s: expected a time"),
             ("a:time-max=1m,time-default=2m", "time-default is longer than time-max"),
             ("a:allow=all", "catalog, signed or source"),
+            ("a:sessions=257", "from 0 to 256"),
+            ("a:sessions=1,allow=signed", "needs allow=source"),
+            ("a:session-memory=0%", "session-memory=50%"),
+            ("a:session-time-max=8d", "at most 7d"),
             ("A B", "pool"),
         ] {
             let error = spec(text).unwrap_err().to_string();

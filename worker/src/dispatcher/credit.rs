@@ -32,6 +32,9 @@ pub(crate) struct ServedQueue {
     pub(crate) priority: Priority,
     /// Whether the broker prefers one of the consuming workers as long as that worker has prefetch left.
     pub(crate) has_favourite: bool,
+    /// The prefetch of a queue of sessions, which is their maximum number. It never changes, and the run times of sessions, which may be
+    /// hours, affect no other queue.
+    pub(crate) fixed_prefetch: Option<u16>,
 }
 
 /// The current counts of one queue.
@@ -51,10 +54,12 @@ impl Credit {
         Self { began: now, decided: now, changed: false, prefetch: None, queues: Vec::new() }
     }
 
-    /// Sets the queues that the worker consumes. Returns the first prefetch of each.
+    /// Sets the queues that the worker consumes, those with a fixed prefetch last. Returns the first prefetch of each.
     pub(super) fn serve(&mut self, limits: PrefetchLimits, queues: Vec<ServedQueue>, slots: u32) -> Vec<u16> {
-        let prefetch = Prefetch::new(limits, queues.len(), slots);
-        let first = (0..queues.len()).map(|queue| prefetch.of(queue)).collect();
+        let adjusted = queues.iter().take_while(|queue| queue.fixed_prefetch.is_none()).count();
+        let prefetch = Prefetch::new(limits, adjusted, slots);
+        let first = queues.iter().enumerate();
+        let first = first.map(|(index, queue)| queue.fixed_prefetch.unwrap_or_else(|| prefetch.of(index))).collect();
         self.prefetch = Some(prefetch);
         self.queues = queues.into_iter().map(|queue| (queue, Tally::default())).collect();
         first
@@ -70,7 +75,9 @@ impl Credit {
 
     /// Records how many jobs and bytes a message of the queue has.
     pub(super) fn decoded(&mut self, queue: usize, jobs: usize, bytes: usize) {
-        self.prefetch_mut().message(queue, jobs, bytes as u64);
+        if !self.is_fixed(queue) {
+            self.prefetch_mut().message(queue, jobs, bytes as u64);
+        }
     }
 
     /// Records that a job of the queue starts in a slot.
@@ -87,7 +94,9 @@ impl Credit {
         let tally = self.tally(queue);
         tally.running -= 1;
         tally.started_us -= started_us;
-        self.prefetch_mut().job(queue, now_us.saturating_sub(started_us));
+        if !self.is_fixed(queue) {
+            self.prefetch_mut().job(queue, now_us.saturating_sub(started_us));
+        }
     }
 
     /// Records that the jobs of a message have ended. The message then waits only for its confirms and is no longer work.
@@ -107,7 +116,8 @@ impl Credit {
     /// may be idle.
     pub(super) fn hoard(&self, queue: usize, prefetch: u16) -> Option<(PoolId, Priority)> {
         let (served, tally) = self.queues[queue];
-        is_hoard(tally.messages, prefetch).then_some((served.pool, served.priority))
+        let is_hoard = !self.is_fixed(queue) && is_hoard(tally.messages, prefetch);
+        is_hoard.then_some((served.pool, served.priority))
     }
 
     /// Returns whether the queue's jobs may wait here although other workers are idle.
@@ -128,7 +138,8 @@ impl Credit {
     pub(super) fn decide(&mut self, now: Instant, slots: u32, rooms: &[Room]) -> Vec<(usize, u16)> {
         (self.decided, self.changed) = (now, false);
         let now_us = self.micros(now);
-        let loads = self.queues.iter_mut().map(|(served, tally)| {
+        let adjusted = self.queues.iter_mut().take_while(|(served, _)| served.fixed_prefetch.is_none());
+        let loads = adjusted.map(|(served, tally)| {
             let room = rooms[served.room()];
             let load = tally.load(now_us);
             tally.messages_peak = tally.messages;
@@ -136,6 +147,10 @@ impl Credit {
         });
         let loads: Vec<QueueLoad> = loads.collect();
         self.prefetch.as_mut().map(|prefetch| prefetch.decide(now_us, slots, &loads)).unwrap_or_default()
+    }
+
+    fn is_fixed(&self, queue: usize) -> bool {
+        self.queues[queue].0.fixed_prefetch.is_some()
     }
 
     fn tally(&mut self, queue: usize) -> &mut Tally {

@@ -76,4 +76,6 @@ pub(crate) enum Unfit {
     /// The devices that meet its requirements are out of service.
     NoDevice,
     TooLarge(DemandTooLarge),
+    /// The job is a session that has waited here long enough for memory.
+    NoRoom,
 }

@@ -34,6 +34,11 @@ pub(crate) enum Input<M, J> {
         job: JobNo,
         used_us: Option<u64>,
     },
+    /// A session has used its device for this long since the last such input.
+    Used {
+        job: JobNo,
+        used_us: u64,
+    },
     /// A job did not start after all, because the train that it rode in was disbanded.
     Returned {
         job: JobNo,
@@ -91,6 +96,7 @@ impl<M, J> Input<M, J> {
             | Self::Lost(message) => Some(*message),
             Self::Prepared { job, .. }
             | Self::Stopped { job, .. }
+            | Self::Used { job, .. }
             | Self::Returned { job, .. }
             | Self::Ended(job, ..)
             | Self::JobBroken(job) => Some(job.message),

@@ -11,7 +11,10 @@
 //! Only the jobs of a list await room for their outputs. A job awaits orders if the worker was cut off from the control stream. It holds a
 //! slot on a device from the end of the queue until it stops running. Only a job whose task asks for it stores outputs.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tracing::{debug, info, warn};
 
@@ -25,6 +28,9 @@ use crate::{
     forwarding::Destination,
     scheduler::{Change, Demand, DeviceId, Ticket},
 };
+
+/// How long a session waits for memory at a worker before another one gets its turn.
+const SESSION_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A job of a message in flight.
 #[derive(Debug)]
@@ -180,6 +186,28 @@ impl<M, J> Dispatcher<M, J> {
         job.state = State::Queued(ticket, demand);
         self.tickets.insert(ticket, no);
         self.changes.push(Change::Arrived(ticket, demand));
+        if demand.session.is_some() {
+            self.timers.set(self.now + SESSION_PATIENCE, Timer::Patience(no));
+        }
+    }
+
+    /// Sends a session on that has found no memory here, so that another worker can take it. One that has reserved a device stays.
+    pub(super) fn lose_patience(&mut self, no: JobNo) {
+        let Some(Job { state: State::Queued(ticket, _), .. }) = self.find_job(no) else { return };
+        let ticket = *ticket;
+        if self.scheduler.has_reserved(ticket) {
+            self.timers.set(self.now + SESSION_PATIENCE, Timer::Patience(no));
+        } else {
+            self.forward(no, Unfit::NoRoom);
+        }
+    }
+
+    /// Charges a running session for device time.
+    pub(super) fn used(&mut self, no: JobNo, used_us: u64) {
+        if let Some(Job { state: State::Running(slot), .. }) = self.find_job(no) {
+            let ticket = slot.ticket;
+            self.changes.push(Change::Used { ticket, used_us });
+        }
     }
 
     /// Gives the job the slot that the scheduler grants, alone or in a train. The job starts unless orders are unknown.

@@ -175,6 +175,7 @@ impl<M, J> Dispatcher<M, J> {
             Input::Broken(message) => self.break_off(message),
             Input::Prepared { job, demand, reply_bytes, held } => self.prepared(job, demand, reply_bytes, held),
             Input::Stopped { job, used_us } => self.stopped(job, used_us),
+            Input::Used { job, used_us } => self.used(job, used_us),
             Input::Returned { job, held } => self.returned(job, held),
             Input::Ended(job, ended, held) => self.ended(job, *ended, Some(held)),
             Input::JobBroken(job) => self.job_broken(job),
@@ -201,6 +202,7 @@ impl<M, J> Dispatcher<M, J> {
     fn fire(&mut self, timer: timers::Timer) {
         match timer {
             timers::Timer::Expiry(job) => self.expire(job),
+            timers::Timer::Patience(job) => self.lose_patience(job),
             timers::Timer::Requeue(message) => self.settle(message, Settlement::Requeue),
             timers::Timer::Watched(message) => self.check_message(message),
             timers::Timer::Orders => self.orders_are_late(),

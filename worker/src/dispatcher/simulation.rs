@@ -130,8 +130,12 @@ fn new_dispatcher(now: Instant, mark: MessageId) -> Dispatcher {
     }
     dispatcher.step(now, &mut inputs, &mut effects);
     let limits = PrefetchLimits { messages_max: 20, bytes_max: 1 << 30, message_bytes_max: 1 << 10 };
-    let queues =
-        (0..POOLS).map(|pool| ServedQueue { pool: PoolId(pool), priority: Priority::Normal, has_favourite: pool == 0 });
+    let queues = (0..POOLS).map(|pool| ServedQueue {
+        pool: PoolId(pool),
+        priority: Priority::Normal,
+        has_favourite: pool == 0,
+        fixed_prefetch: None,
+    });
     dispatcher.serve(limits, queues.collect());
     dispatcher
 }

@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod renewal;
+mod sessions;
 mod trains;
 
 type Dispatcher = super::Dispatcher<(), ()>;
@@ -29,9 +30,10 @@ const FIRST: MessageNo = MessageNo(1);
 const NONE: [usize; 0] = [];
 const SECOND: MessageNo = MessageNo(2);
 const THIRD: MessageNo = MessageNo(3);
-/// Indices of the two queues: a pool's own, and one of an affinity slot.
+/// Indices of the three queues: a pool's own, one of an affinity slot, and that of sessions.
 const POOL: usize = 0;
 const SLOT: usize = 1;
+const SESSIONS: usize = 2;
 
 /// A dispatcher with one device, and the effects that it has produced.
 struct Desk {
@@ -59,8 +61,11 @@ impl Desk {
         desk.tell(Input::Devices(Change::Device { device: DeviceId(0), slots, bytes: 100 }));
         desk.tell(Input::Devices(Change::ExecutorUp(DeviceId(0), PoolId(0))));
         let limits = PrefetchLimits { messages_max: 8, bytes_max: 1 << 20, message_bytes_max: 1 };
-        let queue = |has_favourite| ServedQueue { pool: PoolId(0), priority: Priority::Normal, has_favourite };
-        desk.dispatcher.serve(limits, vec![queue(false), queue(true)]);
+        let (pool, priority) = (PoolId(0), Priority::Normal);
+        let queue = |has_favourite| ServedQueue { pool, priority, has_favourite, fixed_prefetch: None };
+        let sessions = ServedQueue { fixed_prefetch: Some(2), ..queue(false) };
+        let first = desk.dispatcher.serve(limits, vec![queue(false), queue(true), sessions]);
+        assert_eq!(first[SESSIONS], 2);
         desk
     }
 
@@ -203,6 +208,7 @@ fn with_label(label: &str, submitted_ms: i64, user: Option<&str>) -> NewJob {
         input: None,
         returnable: true,
         brief_us: None,
+        session: None,
     };
     let preparation = Preparation::Ready { demand, reply_bytes: 0 };
     NewJob { held: (), subject, attempts_max: 3, limit: None, preparation }

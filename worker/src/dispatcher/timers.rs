@@ -9,6 +9,8 @@ use super::{JobNo, MessageNo};
 pub(super) enum Timer {
     /// The queue limit of a job passes.
     Expiry(JobNo),
+    /// A session has waited long enough at this worker.
+    Patience(JobNo),
     /// The time to requeue a message whose outcome was not confirmed.
     Requeue(MessageNo),
     /// The time to check a message whose jobs may leave it.
@@ -50,7 +52,7 @@ impl Timers {
                 messages.push(*message);
                 false
             }
-            Timer::Expiry(_) | Timer::Watched(_) | Timer::Orders => true,
+            Timer::Expiry(_) | Timer::Patience(_) | Timer::Watched(_) | Timer::Orders => true,
         });
         messages
     }

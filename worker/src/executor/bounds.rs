@@ -23,14 +23,14 @@ const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
 /// Lets the kernel kill this process before the worker when memory runs out. The process must still own its files in
 /// `/proc`.
-pub(super) fn give_way_when_memory_runs_out() {
+pub(crate) fn give_way_when_memory_runs_out() {
     // If `/proc` is missing or read-only, the kernel chooses by size alone.
     drop(fs::write("/proc/self/oom_score_adj", OOM_SCORE));
 }
 
 /// Drops root and, if the device is emulated, leaves the host's network. If the kernel forbids the latter, as in many
 /// containers, the child keeps its container's network.
-pub(super) fn leave_root_and_network(cuda: &CudaSpec, user: Option<&str>) -> Result<(), PrivilegeError> {
+pub(crate) fn leave_root_and_network(cuda: &CudaSpec, user: Option<&str>) -> Result<(), PrivilegeError> {
     if *cuda != CudaSpec::Emulated {
         return privileges::leave_root(user);
     }
@@ -48,8 +48,19 @@ pub(super) fn leave_root_and_network(cuda: &CudaSpec, user: Option<&str>) -> Res
 /// Limits the memory and files of a child with an emulated device, whose memory has already been reserved.
 pub(super) fn bound_the_emulator() -> io::Result<()> {
     set(Resource::Fsize, 0)?;
+    bound_memory(MEMORY_BYTES_MAX)
+}
+
+/// Limits the memory of a session with an emulated device, which takes its device memory later. The emulator's physical
+/// memory is a file in memory that only grows, so files have no limit.
+pub(crate) fn bound_an_emulated_session(device_bytes: u64) -> io::Result<()> {
+    bound_memory(device_bytes.saturating_add(MEMORY_BYTES_MAX))
+}
+
+/// Limits the memory that the child may take from now on.
+fn bound_memory(bytes: u64) -> io::Result<()> {
     match data_bytes() {
-        Some(taken) => set(Resource::Data, taken + MEMORY_BYTES_MAX),
+        Some(taken) => set(Resource::Data, taken.saturating_add(bytes)),
         None => Ok(()),
     }
 }

@@ -19,7 +19,7 @@ pub(super) mod guard;
 mod job_inputs;
 mod job_outputs;
 mod launching;
-pub(super) mod library;
+pub(crate) mod library;
 pub(super) mod memory;
 pub(super) mod module;
 pub(super) mod pinned;

@@ -35,6 +35,8 @@ const FORWARDS_MAX: u32 = 16;
 const SHORT_WAITS: u32 = 3;
 /// Maximum number of waits while the outlook is open: two minutes in total, for a pool whose only fitting workers are starting.
 const WAITS_MAX: u32 = 27;
+/// Maximum number of waits of a session that no known device fits. Workers with equal devices may give sessions different parts of them.
+const SESSION_WAITS_MAX: u32 = 3;
 /// Maximum number of waits while the outlook is closed. One, because a worker that changes its prefetch subscribes again and for a moment
 /// does not count as a consumer.
 const WAITS_MAX_CLOSED: u32 = 1;
@@ -64,6 +66,13 @@ pub fn wait(history: ForwardingHistory, outlook: Outlook) -> Option<Rung> {
     (history.waits < waits_max).then(|| retry_rung(if history.waits < SHORT_WAITS { 1 } else { 2 }))
 }
 
+/// Returns the delay before another worker looks at a session for which this worker has no device, or `None` if enough have looked.
+/// Sessions have one queue, so any worker of the pool may be next. `others_fit` if devices of another class may take it.
+pub fn wait_of_session(history: ForwardingHistory, others_fit: bool) -> Option<Rung> {
+    (others_fit || history.waits < SESSION_WAITS_MAX)
+        .then(|| retry_rung(if history.waits < SHORT_WAITS { 1 } else { 2 }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +95,14 @@ mod tests {
         let own = Candidate { is_own: true, ..candidate("a", 0, 9) };
         assert_eq!(choose(&[own, candidate("b", 99, 1)]), Some(key("b")), "this worker could not hold it");
         assert_eq!(choose(&[own]), Some(key("a")));
+    }
+
+    #[test]
+    fn a_session_looks_for_its_worker_as_long_as_there_may_be_one() {
+        let waited = |waits| ForwardingHistory { forwards: 0, waits };
+        assert_eq!(wait_of_session(waited(0), false).map(|rung| rung.seconds), Some(1));
+        assert_eq!(wait_of_session(waited(SESSION_WAITS_MAX), false), None);
+        assert_eq!(wait_of_session(waited(1000), true).map(|rung| rung.seconds), Some(5));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use gpufleet_transport::{HeaderValue, Properties};
 /// How often a job was forwarded and delayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForwardingHistory {
-    /// How often a worker forwarded the job to a device class.
+    /// How often a worker forwarded the job to a device class. For a session: at how many workers it has waited for memory.
     pub forwards: u32,
     /// How often the job waited because no fitting class had a worker. Forwarding does not reset this count, so that a job that is sent
     /// back and forth between workers that can't run it ends eventually.

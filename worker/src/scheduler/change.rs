@@ -13,6 +13,11 @@ pub enum Change {
         ticket: Ticket,
         used_us: u64,
     },
+    /// An open session has used a device for this long since the last such change.
+    Used {
+        ticket: Ticket,
+        used_us: u64,
+    },
     /// A device was added, or its slots or memory changed.
     Device {
         device: DeviceId,

@@ -36,4 +36,15 @@ pub struct Demand {
     pub returnable: bool,
     /// The expected run time in microseconds of a job that may ride in a train.
     pub brief_us: Option<u32>,
+    /// Set if this is a session, which takes memory but no slot.
+    pub session: Option<SessionTerms>,
+}
+
+/// The terms of a session, beside its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionTerms {
+    /// The part of a device's memory that all sessions of the pool may have together, in thousandths.
+    pub memory_permille: u32,
+    /// Whether it reserves a device until it fits, because it has waited at several workers.
+    pub insists: bool,
 }

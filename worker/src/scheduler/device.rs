@@ -19,6 +19,8 @@ pub(super) struct Device {
     available: u64,
     pub(super) slots: u32,
     slots_taken: u32,
+    /// Open sessions, which hold memory and no slot.
+    sessions: u32,
     gone: bool,
     executors: Vec<PoolExecutor>,
 }
@@ -30,6 +32,8 @@ pub(super) struct PoolExecutor {
     pub(super) up: bool,
     pub(super) slots_taken: u32,
     pub(super) bytes_taken: u64,
+    /// The part of `bytes_taken` that sessions hold.
+    session_bytes: u64,
     /// Upper bound of the memory that the executor caches in addition to its jobs' declared memory.
     cached: u64,
     /// The inputs that are resident in the executor for later jobs.
@@ -44,7 +48,7 @@ pub(super) struct PoolExecutor {
 
 impl Device {
     pub(super) fn new(id: DeviceId, slots: u32, bytes: u64) -> Self {
-        Self { id, bytes, available: bytes, slots, slots_taken: 0, gone: false, executors: Vec::new() }
+        Self { id, bytes, available: bytes, slots, slots_taken: 0, sessions: 0, gone: false, executors: Vec::new() }
     }
 
     pub(super) fn resize(&mut self, slots: u32, bytes: u64) {
@@ -73,10 +77,7 @@ impl Device {
         if self.gone {
             return;
         }
-        match self.find_mut(pool) {
-            Some(executor) => executor.up = true,
-            None => self.executors.push(PoolExecutor::new(pool)),
-        }
+        self.entry(pool).up = true;
     }
 
     pub(super) fn executor_down(&mut self, pool: PoolId) {
@@ -113,6 +114,32 @@ impl Device {
         executor.printing |= demand.prints;
     }
 
+    /// Takes memory for a session. The pool's executor need not be up, because a session has a process of its own.
+    pub(super) fn take_session(&mut self, demand: Demand) {
+        self.sessions += 1;
+        let executor = self.entry(demand.pool);
+        executor.bytes_taken += demand.bytes;
+        executor.session_bytes += demand.bytes;
+    }
+
+    pub(super) fn release_session(&mut self, demand: Demand) {
+        self.sessions -= 1;
+        let executor = self.executor_mut(demand.pool);
+        executor.bytes_taken -= demand.bytes;
+        executor.session_bytes -= demand.bytes;
+        executor.release_requested = false;
+    }
+
+    /// Returns the memory that the pool's sessions hold here.
+    pub(super) fn session_bytes(&self, pool: PoolId) -> u64 {
+        self.find(pool).map_or(0, |executor| executor.session_bytes)
+    }
+
+    /// Returns the memory that the sessions of all pools hold here.
+    pub(super) fn all_session_bytes(&self) -> u64 {
+        self.executors.iter().map(|executor| executor.session_bytes).sum()
+    }
+
     /// Takes memory for a job that rides in a train, which has its slot already.
     pub(super) fn take_memory(&mut self, demand: Demand) {
         self.executor_mut(demand.pool).bytes_taken += demand.bytes;
@@ -135,22 +162,22 @@ impl Device {
 
     /// Returns the additional memory that the pool's jobs can have now.
     pub(super) fn bytes_free(&self, pool: PoolId) -> u64 {
-        match self.cached_by_others(pool) {
+        match self.cached(Some(pool)) {
             0 => self.bytes_unused(),
             cached => self.available_unused().saturating_sub(cached),
         }
     }
 
-    /// Returns the additional memory that a pool's jobs can have after all other executors have released their caches. If no job runs, this
-    /// is all of the device's memory even if other processes use some of it: a job then starts and the driver decides, because no job
+    /// Returns the additional memory that a pool's jobs can have after all other executors have released their caches. If no job runs and no
+    /// session is open, this is all of the device's memory even if other processes use some of it: a job then starts and the driver decides, because no job
     /// should wait for other processes forever.
     pub(super) fn bytes_unused(&self) -> u64 {
-        if self.slots_taken == 0 { self.bytes } else { self.available_unused() }
+        if self.slots_taken == 0 && self.sessions == 0 { self.bytes } else { self.available_unused() }
     }
 
     /// Returns the memory that running jobs and other executors leave for the cache of the pool's executor.
     pub(super) fn cache_bytes_max(&self, pool: PoolId) -> u64 {
-        self.available_unused().saturating_sub(self.cached_by_others(pool))
+        self.available_unused().saturating_sub(self.cached(Some(pool)))
     }
 
     pub(super) fn set_cached(&mut self, pool: PoolId, cached: u64) {
@@ -174,12 +201,11 @@ impl Device {
         self.executor(pool).is_some_and(|executor| executor.residents.contains(&input))
     }
 
-    /// Returns the pools whose executors must release memory so that a job of `pool` gets `bytes`: as few as possible, those with the
-    /// largest caches first. Executors that were already asked are left out.
-    pub(super) fn caches_to_release(&self, pool: PoolId, bytes: u64) -> Vec<PoolId> {
-        let mut missing = bytes.saturating_sub(self.bytes_free(pool));
+    /// Returns the pools, without `except`, whose executors must release memory so that so many missing bytes become free: as few as
+    /// possible, those with the largest caches first. Executors that were already asked are left out.
+    pub(super) fn caches_to_release(&self, except: Option<PoolId>, mut missing: u64) -> Vec<PoolId> {
         let mut others: Vec<&PoolExecutor> =
-            self.executors.iter().filter(|executor| executor.pool != pool && executor.cached > 0).collect();
+            self.executors.iter().filter(|executor| Some(executor.pool) != except && executor.cached > 0).collect();
         others.sort_by_key(|executor| std::cmp::Reverse(executor.cached));
         let needed = others.into_iter().take_while(|executor| {
             let is_needed = missing > 0;
@@ -193,13 +219,16 @@ impl Device {
         self.executor_mut(pool).release_requested = true;
     }
 
-    fn available_unused(&self) -> u64 {
+    /// Returns the memory that is available and that neither jobs nor sessions hold.
+    pub(super) fn available_unused(&self) -> u64 {
         self.available.saturating_sub(self.executors.iter().map(|executor| executor.bytes_taken).sum())
     }
 
-    fn cached_by_others(&self, pool: PoolId) -> u64 {
+    /// Returns the memory that executors cache, without that of `except`, whose jobs can use it. A session can't use the cache of any
+    /// executor.
+    pub(super) fn cached(&self, except: Option<PoolId>) -> u64 {
         // Saturate, because an executor's report of its cache may be wrong.
-        let others = self.executors.iter().filter(|executor| executor.pool != pool);
+        let others = self.executors.iter().filter(|executor| Some(executor.pool) != except);
         others.fold(0, |sum, executor| sum.saturating_add(executor.cached))
     }
 
@@ -211,6 +240,15 @@ impl Device {
         self.executors.iter_mut().find(|executor| executor.pool == pool)
     }
 
+    /// Returns the pool's entry, which is made if the pool has had no executor here.
+    fn entry(&mut self, pool: PoolId) -> &mut PoolExecutor {
+        let place = self.executors.iter().position(|executor| executor.pool == pool).unwrap_or_else(|| {
+            self.executors.push(PoolExecutor::new(pool));
+            self.executors.len() - 1
+        });
+        &mut self.executors[place]
+    }
+
     fn executor_mut(&mut self, pool: PoolId) -> &mut PoolExecutor {
         self.find_mut(pool).expect("jobs run and memory is cached only where the pool has an executor")
     }
@@ -220,9 +258,10 @@ impl PoolExecutor {
     fn new(pool: PoolId) -> Self {
         Self {
             pool,
-            up: true,
+            up: false,
             slots_taken: 0,
             bytes_taken: 0,
+            session_bytes: 0,
             cached: 0,
             residents: HashSet::new(),
             release_requested: false,

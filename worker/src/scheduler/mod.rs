@@ -15,6 +15,7 @@
 //! - **Large jobs and suspects:** a job that was passed often reserves a device ([`reservations`]). So does a job that lost an executor: it
 //!   runs alone in its pool's executor, so that a second loss identifies the cause.
 //!
+//! - **Sessions** take memory without a slot for as long as they are open, and are charged what they use ([`mod@session`]).
 //! - **Brief jobs** share a slot as a train, one after the other ([`mod@train`]).
 //!
 //! [`prefetch`] decides how many messages to prefetch from each queue.
@@ -30,6 +31,7 @@ pub mod prefetch;
 mod queries;
 mod reservations;
 mod search;
+mod session;
 mod train;
 
 #[cfg(test)]
@@ -43,7 +45,7 @@ pub(crate) use self::train::BRIEF_US_MAX;
 pub use self::{
     allowed::{Allowed, DEVICES_MAX},
     change::{Action, Change, DemandTooLarge, Room},
-    demand::{Demand, DeviceId, PoolId, Ticket},
+    demand::{Demand, DeviceId, PoolId, SessionTerms, Ticket},
     pool::PoolGuarantee,
 };
 use self::{
@@ -52,6 +54,7 @@ use self::{
     pool::Pool,
     reservations::Reservations,
     search::{Plan, Start, search},
+    session::Sessions,
     train::Trains,
 };
 
@@ -64,6 +67,7 @@ pub struct Scheduler {
     reservations: Reservations,
     running: HashMap<Ticket, StartedJob>,
     trains: Trains,
+    sessions: Sessions,
     /// The virtual time of the pool that had the last turn. A pool that was idle continues from this time.
     now: u128,
     draining: bool,
@@ -81,14 +85,15 @@ impl Scheduler {
     /// Creates a scheduler for these pools. A demand names a pool by its index.
     pub fn new(guarantees: &[PoolGuarantee]) -> Self {
         let pools = (0..).zip(guarantees).map(|(index, guarantee)| Pool::new(PoolId(index), *guarantee)).collect();
-        let (devices, reservations, running, trains) = Default::default();
-        Self { pools, devices, reservations, running, trains, now: 0, draining: false }
+        let (devices, reservations, running, trains, sessions) = Default::default();
+        Self { pools, devices, reservations, running, trains, sessions, now: 0, draining: false }
     }
 
     /// Applies the changes in their order, then starts all jobs that can start now.
     pub fn step(&mut self, changes: impl IntoIterator<Item = Change>) -> Vec<Action> {
         let mut actions: Vec<Action> = changes.into_iter().flat_map(|change| self.take_in(change)).collect();
         if !self.draining {
+            self.start_sessions(&mut actions);
             self.start_all(&mut actions);
         }
         actions
@@ -98,6 +103,7 @@ impl Scheduler {
         match change {
             Change::Arrived(ticket, demand) => return self.arrive(ticket, demand).into_iter().collect(),
             Change::Left { ticket, used_us } => self.leave(ticket, used_us),
+            Change::Used { ticket, used_us } => self.charge_session(ticket, used_us),
             Change::Device { device, slots, bytes } => {
                 self.resize(device, slots, bytes);
                 return self.refuse_waiting();
@@ -182,14 +188,21 @@ impl Scheduler {
             return Some(Action::Requeue(ticket));
         }
         let refusal = refusal(&self.devices, ticket, demand);
-        if refusal.is_none() {
-            let now = self.now;
-            self.pool_mut(demand.pool).arrive(ticket, demand, now);
+        match refusal {
+            None if demand.session.is_some() => self.sessions.arrive(ticket, demand),
+            None => {
+                let now = self.now;
+                self.pool_mut(demand.pool).arrive(ticket, demand, now);
+            }
+            Some(_) => {}
         }
         refusal
     }
 
     fn leave(&mut self, ticket: Ticket, used_us: u64) {
+        if self.leave_session(ticket) {
+            return;
+        }
         match self.running.remove(&ticket) {
             Some(StartedJob { device, demand, charged_us }) => {
                 match self.trains.leave(ticket) {
@@ -214,12 +227,16 @@ impl Scheduler {
 
     /// Refuses the waiting jobs that no longer fit after a device has shrunk or gone out of service.
     fn refuse_waiting(&mut self) -> Vec<Action> {
-        let Self { pools, devices, reservations, .. } = self;
-        let refusal = |waiting: &BacklogEntry| refusal(devices, waiting.ticket, waiting.demand);
-        let refused = pools.iter_mut().flat_map(|pool| pool.backlog.extract(|waiting| refusal(waiting).is_some()));
-        let refusals = refused.filter_map(|waiting| {
-            reservations.drop_job(waiting.ticket);
-            refusal(&waiting)
+        let Self { pools, devices, reservations, sessions, .. } = self;
+        let refusal = |ticket, demand| refusal(devices, ticket, demand);
+        let jobs = pools.iter_mut().flat_map(|pool| {
+            let refused = pool.backlog.extract(|waiting| refusal(waiting.ticket, waiting.demand).is_some());
+            refused.into_iter().map(|waiting| (waiting.ticket, waiting.demand))
+        });
+        let sessions = sessions.extract(|ticket, demand| refusal(ticket, demand).is_some());
+        let refusals = jobs.chain(sessions).filter_map(|(ticket, demand)| {
+            reservations.drop_job(ticket);
+            refusal(ticket, demand)
         });
         refusals.collect()
     }
@@ -236,8 +253,9 @@ impl Scheduler {
 
     fn drain(&mut self) -> Vec<Action> {
         self.draining = true;
-        let waiting = self.pools.iter_mut().flat_map(|pool| pool.backlog.extract(|_| true));
-        waiting.map(|waiting| Action::Requeue(waiting.ticket)).collect()
+        let jobs = self.pools.iter_mut().flat_map(|pool| pool.backlog.extract(|_| true));
+        let sessions = self.sessions.extract(|_, _| true).into_iter().map(|(ticket, _)| ticket);
+        jobs.map(|waiting| waiting.ticket).chain(sessions).map(Action::Requeue).collect()
     }
 
     fn pool(&self, id: PoolId) -> &Pool {
@@ -259,7 +277,8 @@ fn refusal(devices: &[Device], ticket: Ticket, demand: Demand) -> Option<Action>
     let mut in_service = devices.iter().filter(|device| !device.is_gone()).peekable();
     in_service.peek()?;
     let allowed = in_service.filter(|device| demand.allowed.has(device.id));
-    match allowed.map(|device| device.bytes).max() {
+    let bytes_max = |device: &Device| demand.session.map_or(device.bytes, |terms| terms.bytes_max(device.bytes));
+    match allowed.map(bytes_max).max() {
         None => Some(Action::Forward(ticket)),
         Some(device_bytes_max) => (demand.bytes > device_bytes_max)
             .then_some(Action::Refuse(ticket, DemandTooLarge { bytes: demand.bytes, device_bytes_max })),

@@ -1,9 +1,9 @@
 //! Decides whether a job may start on a device, given its running jobs and the guarantees of other pools.
 
 use super::{
-    Demand, PoolId, Ticket,
+    Demand, PoolId, SessionTerms, Ticket,
     device::{Device, PoolExecutor},
-    pool::PoolGuarantee,
+    pool::{PoolGuarantee, permille_of},
     reservations::Reservation,
 };
 
@@ -36,6 +36,13 @@ pub(super) struct Offer<'a> {
     /// The claims of all pools, indexed by pool.
     pub(super) claims: &'a [Claim],
     pub(super) reservation: Option<&'a Reservation>,
+}
+
+impl SessionTerms {
+    /// Returns the most memory that the sessions of the pool may have on a device of this size, in bytes.
+    pub(crate) fn bytes_max(self, device_bytes: u64) -> u64 {
+        permille_of(device_bytes, self.memory_permille)
+    }
 }
 
 /// The slots and memory of a device that are reserved for other pools.
@@ -96,18 +103,65 @@ impl Offer<'_> {
         !takes_slot && !takes_bytes && !self.takes_reserved(ticket, demand, bytes, is_own)
     }
 
-    /// Returns whether the job's memory fits on the device, so that it can join a train there. No train grows on a reserved device.
+    /// Returns how the session fits on the device. Unlike a job, it never gets memory that other processes use, because it is promised all
+    /// of it.
+    pub(super) fn fit_session(self, ticket: Ticket, demand: Demand, terms: SessionTerms) -> Fit {
+        let (device, pool) = (self.device, demand.pool);
+        let of_sessions = device.session_bytes(pool).saturating_add(demand.bytes);
+        if !self.takes_sessions(demand) || of_sessions > terms.bytes_max(device.bytes) {
+            return Fit::Not;
+        }
+        let unused = device.available_unused();
+        let reserved = self.reservation.filter(|reservation| reservation.ticket != ticket);
+        // A pool's own memory is its own, whatever others have reserved.
+        let (is_own, is_ours) =
+            (self.has_own_memory(demand), |reservation: &&Reservation| reservation.demand.pool == pool);
+        let kept = reserved.filter(|reservation| !is_own || is_ours(reservation));
+        let kept = kept.map_or(0, |reservation| reservation.demand.bytes);
+        let theirs = if is_own { 0 } else { self.reserve_against(pool).bytes };
+        let fits = |bytes: u64| bytes.checked_sub(demand.bytes).is_some_and(|left| left >= theirs.max(kept));
+        if fits(unused.saturating_sub(device.cached(None))) {
+            Fit::Now
+        } else if fits(unused) {
+            Fit::AfterRelease
+        } else {
+            Fit::Not
+        }
+    }
+
+    /// Returns whether a reservation of the device would help the session.
+    pub(super) fn can_reserve_session(self, demand: Demand, terms: SessionTerms) -> bool {
+        let of_sessions = self.device.session_bytes(demand.pool).saturating_add(demand.bytes);
+        self.reservation.is_none()
+            && self.takes_sessions(demand)
+            && of_sessions <= terms.bytes_max(self.device.bytes)
+            && self.may_come_to_fit(demand)
+    }
+
+    fn takes_sessions(self, demand: Demand) -> bool {
+        !self.device.is_gone() && demand.allowed.has(self.device.id)
+    }
+
+    /// Returns whether the job's memory fits on the device, so that it can join a train there. No train grows on a device that a job has
+    /// reserved.
     pub(super) fn fits_behind(self, demand: Demand) -> bool {
         let free = self.device.bytes_free(demand.pool);
         let leaves_reserve =
             || self.has_own_memory(demand) || free - demand.bytes >= self.reserve_against(demand.pool).bytes;
-        self.reservation.is_none() && demand.allowed.has(self.device.id) && demand.bytes <= free && leaves_reserve()
+        let leaves_lease = |reservation: &Reservation| {
+            reservation.demand.session.is_some() && free - demand.bytes >= reservation.demand.bytes
+        };
+        demand.allowed.has(self.device.id)
+            && demand.bytes <= free
+            && leaves_reserve()
+            && self.reservation.is_none_or(leaves_lease)
     }
 
     /// Returns the number of slots that a pool could use now if its jobs needed no memory.
     pub(super) fn open_slots(self, pool: PoolId) -> u32 {
-        let is_open =
-            self.reservation.is_none() && self.device.executor(pool).is_some_and(|executor| !executor.exclusive);
+        // A session reserves memory, and no slot.
+        let is_reserved = self.reservation.is_some_and(|reservation| reservation.demand.session.is_none());
+        let is_open = !is_reserved && self.device.executor(pool).is_some_and(|executor| !executor.exclusive);
         if !is_open {
             return 0;
         }
@@ -125,14 +179,17 @@ impl Offer<'_> {
             && self.may_come_to_fit(demand)
     }
 
-    /// Returns whether the job will fit once enough jobs have ended, while the pools with work keep their guarantees. If none of them has a
+    /// Returns whether the job will fit once enough jobs have ended, while the pools with work keep their guarantees and open sessions
+    /// stay. If none of them has a
     /// guarantee, the device can drain completely, and then the driver decides whether other processes leave enough memory. Beside pools
     /// with guarantees the device never drains, because they keep starting jobs.
     pub(super) fn may_come_to_fit(self, demand: Demand) -> bool {
         let others = self.claims.iter().filter(|claim| claim.pool != demand.pool);
         let theirs: u64 = others.map(|claim| claim.bytes(self.device)).sum();
         let there = if theirs == 0 { self.device.bytes } else { self.device.available() };
-        demand.bytes <= self.guaranteed_bytes(demand.pool).max(there.saturating_sub(theirs))
+        let own = self.guaranteed_bytes(demand.pool).saturating_sub(self.device.session_bytes(demand.pool));
+        let open = self.device.all_session_bytes();
+        demand.bytes <= own.max(there.saturating_sub(theirs).saturating_sub(open))
     }
 
     /// Returns whether the pool's next job uses the pool's own slot, which no other pool may use.
@@ -154,7 +211,8 @@ impl Offer<'_> {
         if reserved.pool == demand.pool && (reserved.alone || reserved.prints && demand.prints) {
             return true;
         }
-        let leaves_room = self.device.slots_free() > 1 && bytes - demand.bytes >= reserved.bytes;
+        let leaves_slot = reserved.session.is_some() || self.device.slots_free() > 1;
+        let leaves_room = leaves_slot && bytes - demand.bytes >= reserved.bytes;
         let is_anothers = is_own && reserved.pool != demand.pool;
         !leaves_room && !is_anothers
     }

@@ -21,8 +21,13 @@ impl Default for PoolGuarantee {
 impl PoolGuarantee {
     /// Returns the guaranteed memory on a device of this size, in bytes.
     pub fn bytes(self, device_bytes: u64) -> u64 {
-        (u128::from(device_bytes) * u128::from(self.memory_permille.min(PERMILLE)) / u128::from(PERMILLE)) as u64
+        permille_of(device_bytes, self.memory_permille)
     }
+}
+
+/// Returns so many thousandths of these bytes.
+pub(super) fn permille_of(bytes: u64, permille: u32) -> u64 {
+    (u128::from(bytes) * u128::from(permille.min(PERMILLE)) / u128::from(PERMILLE)) as u64
 }
 
 const PERMILLE: u32 = 1000;
@@ -50,6 +55,7 @@ pub(super) struct Pool {
     pub(super) id: PoolId,
     pub(super) guarantee: PoolGuarantee,
     pub(super) backlog: Backlog,
+    /// Jobs with a slot. Sessions are not among them: a session claims no more memory than it holds.
     pub(super) running: u32,
     /// Device time used, divided by weight. The pool with the least is next (stride scheduling over measured time).
     time: u128,
@@ -127,7 +133,8 @@ impl Pool {
         self.expected_us = sum.div_ceil(SMOOTHING).max(1);
     }
 
-    fn charge(&mut self, used_us: u64) {
+    /// Charges device time.
+    pub(super) fn charge(&mut self, used_us: u64) {
         self.time = self.time.saturating_add(self.virtual_time(used_us));
     }
 

@@ -3,7 +3,7 @@
 use gpufleet_schema::Priority;
 
 use super::{
-    DeviceId, PoolId, Room, Scheduler,
+    DeviceId, PoolId, Room, Scheduler, Ticket,
     device::Device,
     placement::{Claim, Offer},
     pool::Pool,
@@ -16,14 +16,19 @@ impl Scheduler {
         self.devices.iter().find(|known| known.id == device).map_or(0, |device| device.cache_bytes_max(pool))
     }
 
-    /// Returns the number of slots that jobs occupy.
+    /// Returns the number of slots that jobs occupy, and of open sessions.
     pub fn running(&self) -> usize {
-        self.devices.iter().map(|device| device.slots_taken() as usize).sum()
+        self.devices.iter().map(|device| device.slots_taken() as usize).sum::<usize>() + self.sessions.open()
+    }
+
+    /// Returns whether a device is reserved for the waiting job or session.
+    pub fn has_reserved(&self, ticket: Ticket) -> bool {
+        self.reservations.has_job(ticket)
     }
 
     /// Returns the number of waiting jobs, by pool.
     pub fn waiting_by_pool(&self) -> Vec<usize> {
-        self.pools.iter().map(|pool| pool.backlog.len()).collect()
+        self.pools.iter().map(|pool| pool.backlog.len() + self.sessions.waiting(pool.id)).collect()
     }
 
     /// Returns the number of jobs that can run at once on the worker's devices.

@@ -3,7 +3,7 @@
 //! A search changes nothing. It returns a [`Plan`], which the scheduler carries out without a further decision.
 
 use super::{
-    DeviceId, PoolId,
+    Demand, DeviceId, PoolId,
     backlog::{BacklogEntry, Position},
     device::Device,
     placement::{Claim, Fit, Offer},
@@ -47,11 +47,12 @@ struct Search<'a> {
 /// Finds the next job: from the pool with the least weighted device time among those with a fitting job.
 pub(super) fn search(pools: &[Pool], devices: &[Device], reservations: &Reservations) -> Plan {
     let turns = turns(pools);
+    let reservations = reservations.clone();
     if turns.is_empty() {
-        return Plan::default();
+        // Those of sessions stay.
+        return Plan { reservations, ..Plan::default() };
     }
     let claims: Vec<Claim> = pools.iter().map(Pool::claim).collect();
-    let reservations = reservations.clone();
     let mut search = Search { devices, claims: &claims, reservations, releases: Vec::new() };
     search.drop_vain_reservations();
     let start = search.next_start(pools, &turns);
@@ -112,7 +113,8 @@ impl<'a> Search<'a> {
     /// Plans to ask other pools' executors for cached memory, if the job would fit with it.
     fn request_memory(&mut self, waiting: &BacklogEntry) {
         let Some(device) = self.best(waiting, Fit::AfterRelease) else { return };
-        for pool in device.caches_to_release(waiting.demand.pool, waiting.demand.bytes) {
+        let Demand { pool, bytes, .. } = waiting.demand;
+        for pool in device.caches_to_release(Some(pool), bytes.saturating_sub(device.bytes_free(pool))) {
             if !self.releases.contains(&(device.id, pool)) {
                 self.releases.push((device.id, pool));
             }

@@ -5,6 +5,7 @@ use super::{
 };
 
 mod memory;
+mod sessions;
 mod sharing;
 mod simulation;
 mod trains;
@@ -22,6 +23,7 @@ fn demand(bytes: u64) -> Demand {
         input: None,
         returnable: true,
         brief_us: None,
+        session: None,
     }
 }
 

@@ -10,12 +10,13 @@ use std::collections::BTreeSet;
 use gpufleet_schema::{
     ClientName,
     topology::{
-        DEAD_QUEUE, FORWARDED, HEADER_USER, RETRY_LADDER, TASKS, TASKS_OPERATOR, parse_forwarded_key, parse_task_key,
+        DEAD_QUEUE, FORWARDED, HEADER_USER, RETRY_LADDER, TASKS, TASKS_OPERATOR, parse_forwarded_key,
+        parse_session_key, parse_task_key,
     },
 };
 use gpufleet_transport::{Death, Delivery, Properties};
 
-use super::task_queue::TaskQueue;
+use super::task_queue::{Route, TaskQueue};
 use crate::config::{Config, PoolSpec};
 
 /// The rules by which a worker accepts messages into a pool.
@@ -88,7 +89,14 @@ impl Provenance<'_> {
     fn refusal(&self, queue: &TaskQueue) -> Option<String> {
         let pool = &queue.pool;
         let is_for_pool = match self.exchange {
-            TASKS | TASKS_OPERATOR => parse_task_key(self.routing_key).is_some_and(|(named, _)| named == *pool),
+            // Producers need a permission of their own for sessions, so no other key leads to one.
+            TASKS if queue.route == Route::Session => {
+                parse_session_key(self.routing_key).is_some_and(|named| named == *pool)
+            }
+            TASKS | TASKS_OPERATOR if queue.route != Route::Session => {
+                parse_task_key(self.routing_key).is_some_and(|(named, _)| named == *pool)
+            }
+            TASKS_OPERATOR => false,
             FORWARDED => parse_forwarded_key(self.routing_key).is_some_and(|(named, ..)| named == *pool),
             // Only operators may publish to the default exchange, where the routing key is the queue's name.
             "" => true,
@@ -130,11 +138,11 @@ mod tests {
     use gpufleet_schema::{Priority, topology::REPLIES};
 
     use super::*;
-    use crate::{scheduler::PoolId, supervisor::task_queue};
+    use crate::scheduler::PoolId;
 
     fn queue() -> TaskQueue {
         let (pool, priority) = ("team-a".parse().unwrap(), Priority::High);
-        TaskQueue { index: 0, id: PoolId(0), pool, priority, route: task_queue::Route::Pool }
+        TaskQueue { index: 0, id: PoolId(0), pool, priority, route: Route::Pool, sessions: 0 }
     }
 
     fn through<'a>(exchange: &'a str, routing_key: &'a str) -> Provenance<'a> {
@@ -159,6 +167,22 @@ mod tests {
             Provenance { deaths: &returned, ..through(TASKS, "team-a.high") },
         ] {
             assert_eq!(provenance.refusal(&queue()), None, "{provenance:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_key_of_sessions_leads_to_a_session() {
+        let sessions = TaskQueue { route: Route::Session, ..queue() };
+        assert_eq!(through(TASKS, "team-a.session").refusal(&sessions), None);
+        assert_eq!(through("", "gpufleet.v1.tasks.team-a.session").refusal(&sessions), None);
+        for (provenance, queue) in [
+            (through(TASKS, "team-a.normal"), &sessions),
+            (through(TASKS_OPERATOR, "team-a.normal"), &sessions),
+            (through(TASKS_OPERATOR, "team-a.session"), &sessions),
+            (through(TASKS, "team-b.session"), &sessions),
+            (through(TASKS, "team-a.session"), &queue()),
+        ] {
+            assert!(provenance.refusal(queue).unwrap().contains("routing key"), "{provenance:?}");
         }
     }
 

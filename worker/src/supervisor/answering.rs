@@ -232,6 +232,7 @@ impl Supervisor {
             job: Some(Box::new(self.job_info(task, envelope))),
             printf_output: attempt.printed.clone(),
             kept: attempt.kept.clone().filter(|_| state == AttemptState::Succeeded).map(Box::new),
+            session: attempt.session.clone().map(Box::new),
         })
     }
 
@@ -298,6 +299,7 @@ impl Supervisor {
                 user_id: envelope.user.clone(),
                 printf_output: None,
                 kept: None,
+                session: None,
             })
         });
         self.events.send_confirmed(events.collect()).await

@@ -1,6 +1,6 @@
 //! The result of an attempt.
 
-use gpufleet_schema::{KeptOutputs, PrintfOutput, RanOn, Timings};
+use gpufleet_schema::{KeptOutputs, PrintfOutput, RanOn, SessionUse, Timings};
 
 use super::arrays::JobOutput;
 
@@ -18,4 +18,6 @@ pub(super) struct AttemptResult {
     pub(super) started_ms: Option<i64>,
     /// The device time that its pool is charged, in microseconds, if it was measured.
     pub(super) charged_us: Option<u64>,
+    /// What a session did.
+    pub(super) session: Option<SessionUse>,
 }

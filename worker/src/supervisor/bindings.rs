@@ -21,7 +21,7 @@ pub(super) async fn keep(supervisor: Arc<Supervisor>) {
         let pools = &supervisor.config.pools;
         for pool in pools {
             // It fails while the broker is away or a subscriber declares a queue again. The next round then does it.
-            if let Err(error) = supervisor.broker.bind_again(&pool.name, pool.affinity).await {
+            if let Err(error) = supervisor.broker.bind_again(&pool.name, pool.affinity, pool.sessions.count > 0).await {
                 debug!(pool = %pool.name, %error, "bindings not declared again");
             }
         }

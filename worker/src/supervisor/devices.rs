@@ -21,7 +21,10 @@ use self::{
     restarter::{Home, Restarter},
     spare::Spare,
 };
-pub(super) use self::{activity::Presence, monitor::Monitor};
+pub(super) use self::{
+    activity::{Presence, SessionPresence},
+    monitor::Monitor,
+};
 use super::handle::DispatcherHandle;
 use crate::{
     compiler::Compiler,
@@ -35,6 +38,9 @@ use crate::{
 /// device a spare would leave too little for jobs.
 const SPARE_DEVICE_BYTES_MIN: u64 = 16 << 30;
 
+/// Memory of a CUDA context on a GPU, in bytes: an upper estimate, because contexts of recent GPUs and drivers take 0.4 to 0.6 GiB.
+const SESSION_OVERHEAD_BYTES: u64 = 640 << 20;
+
 /// A device of this worker and its current executors.
 #[derive(Debug)]
 pub(super) struct WorkerDevice {
@@ -46,6 +52,7 @@ pub(super) struct WorkerDevice {
     executors: Vec<watch::Receiver<Option<Arc<Executor>>>>,
     sick: watch::Receiver<Option<String>>,
     activity: Arc<Activity>,
+    memory: Arc<MemoryReports>,
 }
 
 impl WorkerDevice {
@@ -83,10 +90,10 @@ impl WorkerDevice {
                 }
             }
         }
-        let sick = home.sick.subscribe();
+        let (sick, memory) = (home.sick.subscribe(), Arc::clone(&home.memory));
         let (major, minor) = info.compute_capability;
         let class = DeviceClass::new(&info.name, [major, minor], info.memory_bytes, config.blobs.is_some());
-        Self { id, info, class, executors, sick, activity: Activity::new(config.pools.len()) }
+        Self { id, info, class, executors, sick, activity: Activity::new(config.pools.len()), memory }
     }
 
     /// Returns when every pool has its executor on this device, or the device is out of service.
@@ -112,6 +119,24 @@ impl WorkerDevice {
     /// Counts a job with this much declared memory as running on the device, until the result is dropped.
     pub(super) fn enter(&self, pool: PoolId, bytes: u64) -> Presence {
         self.activity.enter(pool, bytes)
+    }
+
+    /// Counts a session with this much memory as open on the device, until the result is dropped.
+    pub(super) fn open_session(&self, pool: PoolId, bytes: u64) -> SessionPresence {
+        self.activity.open_session(pool, bytes)
+    }
+
+    /// Takes note of the memory that a session holds now; none after its end.
+    pub(super) fn session_holds(&self, gate: u32, bytes: Option<u64>) {
+        match bytes {
+            Some(bytes) => self.memory.session_holds(gate, bytes),
+            None => self.memory.forget_session(gate),
+        }
+    }
+
+    /// Returns the memory that a session takes in addition to its lease, in bytes: its context.
+    pub(super) fn session_overhead(&self) -> u64 {
+        if self.info.emulated { 0 } else { SESSION_OVERHEAD_BYTES }
     }
 
     /// Returns the pool's executor, or `None` while it restarts.
@@ -204,7 +229,7 @@ impl WorkerDevice {
         let device = gauges.device(self.id, &self.info);
         device.set_in_service(self.is_in_service());
         for (pool, held) in config.pools.iter().zip(self.activity.pools()) {
-            device.set_use(&pool.name, held.jobs, held.bytes);
+            device.set_use(&pool.name, held.jobs, held.sessions, held.bytes);
         }
     }
 }

@@ -7,7 +7,7 @@ use gpufleet_schema::{
     bounds::{DELIVERIES_MAX, HEADER_TEXT_BYTES_MAX},
     topology::{
         FORWARDED, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_REPLIES, HEADER_REPLY_TOKEN,
-        HEADER_UNAVAILABLE, REPLIES, REPLIES_IN_LISTS,
+        HEADER_UNAVAILABLE, REPLIES, REPLIES_IN_LISTS, session_key, task_key,
     },
 };
 use gpufleet_transport::{Acker, Death, Delivery, Properties};
@@ -17,7 +17,7 @@ use super::{
     admission::{Admission, foreign_client},
     clock::Received,
     content::RawMessage,
-    task_queue::TaskQueue,
+    task_queue::{Route, TaskQueue},
 };
 use crate::{
     dispatcher::{MessageInfo, MessageKey, digest},
@@ -41,6 +41,8 @@ pub(super) struct Envelope {
     /// The pool of the message's queue; the jobs run in the pool's executors.
     pub(super) pool_id: PoolId,
     pub(super) priority: Priority,
+    /// Whether the message came from the pool's queue of sessions.
+    pub(super) is_session: bool,
     /// The number of this attempt: the number that the producer or the last retry wrote, plus one for each redelivery by the broker.
     /// Numbers may be skipped, but none is used twice for the same message.
     pub(super) attempt: u32,
@@ -92,6 +94,7 @@ impl Envelope {
             pool: queue.pool,
             pool_id: queue.id,
             priority: queue.priority,
+            is_session: queue.route == Route::Session,
             received,
             properties,
         };
@@ -115,6 +118,11 @@ impl Envelope {
             inadmissible: self.inadmissible.clone(),
             unreadable: readable.err(),
         }
+    }
+
+    /// Returns the routing key with which the message returns to its queue.
+    pub(super) fn task_key(&self) -> String {
+        if self.is_session { session_key(&self.pool) } else { task_key(&self.pool, self.priority) }
     }
 
     /// Returns whether settling would still reach the broker. If not, the broker redelivers the message, and work on it is wasted.

@@ -6,15 +6,17 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use gpufleet_schema::{
     ClassKey, DeviceClass, Failure, FailureCode, PoolName, Priority, Requires, Task, Verdict,
-    topology::{forwarded_queue, task_queue},
+    topology::{forwarded_queue, retry_rung, task_queue},
 };
 use gpufleet_transport::QueueDepth;
 
 use super::{Supervisor, devices::WorkerDevice, envelope::Envelope};
 use crate::{
     blobs,
+    config::ByteSize,
+    dispatcher::Unfit,
     disposition::Ending,
-    forwarding::{Candidate, Destination, ForwardingHistory, Need, Outlook, choose, describe, wait},
+    forwarding::{Candidate, Destination, ForwardingHistory, Need, Outlook, choose, describe, wait, wait_of_session},
     scheduler::{Allowed, DemandTooLarge},
 };
 
@@ -85,6 +87,39 @@ impl Supervisor {
             Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, message)
         };
         Box::pin(self.forward(need, envelope, fails)).await
+    }
+
+    /// Lets another worker of the pool have a session for which this one has no device or no memory, or fails it.
+    pub(super) fn session_elsewhere(&self, unfit: Unfit, task: &Task<'_>, envelope: &Envelope) -> Ending {
+        let (history, pool) = (envelope.forwarding, &self.pool_spec(envelope).name);
+        if self.leaving.is_cancelled() {
+            return Ending::HandedBack;
+        }
+        let requires = task.needs();
+        let asked = task.limits.memory_bytes_max.unwrap_or(0);
+        let need = Need { requires: &requires, blob_store: false, memory_bytes_min: asked };
+        let own = self.own_classes();
+        let others_fit = || self.orders.roster().fitting(pool, need).iter().any(|class| !own.contains(class));
+        let message = match unfit {
+            Unfit::NoRoom => {
+                return Ending::Forwarded { history: history.forwarded(), to: Destination::Later(retry_rung(1)) };
+            }
+            Unfit::NoDevice => format!("no worker of pool {pool} that takes sessions has {need}"),
+            Unfit::TooLarge(DemandTooLarge { bytes, device_bytes_max }) => format!(
+                "the session asks for {}, but the devices of this worker give sessions of pool {pool} at most {} (session-memory=); ask \
+                 for less",
+                ByteSize(asked),
+                ByteSize(device_bytes_max.saturating_sub(bytes - asked))
+            ),
+        };
+        if let Some(rung) = wait_of_session(history, others_fit()) {
+            return Ending::Forwarded { history: history.waited(), to: Destination::Later(rung) };
+        }
+        let (verdict, code) = match unfit {
+            Unfit::TooLarge(_) => (Verdict::OutOfMemory, FailureCode::OutOfMemory),
+            Unfit::NoDevice | Unfit::NoRoom => (Verdict::User, FailureCode::RequirementsNotMet),
+        };
+        Ending::Failed(Failure::new(verdict, code, message))
     }
 
     async fn forward(&self, need: Need<'_>, envelope: &Envelope, fails: impl FnOnce(&str) -> Failure) -> Ending {

@@ -33,6 +33,7 @@ mod refusal;
 mod running;
 mod salvage;
 mod service;
+mod sessions;
 mod settling;
 mod shell;
 mod signals;
@@ -138,6 +139,8 @@ pub(crate) struct Supervisor {
     traces: Option<Traces>,
     /// Cancelled when the worker starts to drain.
     leaving: CancellationToken,
+    /// Cancelled when the grace period of the draining worker is over.
+    out_of_grace: CancellationToken,
 }
 
 /// Interval at which a worker that drains without a broker connection checks whether its last job has ended.
@@ -205,6 +208,7 @@ pub async fn run(config: Config, background: Handle) -> Result<(), WorkerError> 
         metrics,
         traces,
         leaving: CancellationToken::new(),
+        out_of_grace: CancellationToken::new(),
     });
     exposition.is_of(&supervisor);
     let (shell, prefetch) = Shell::new(Arc::clone(&supervisor), dispatcher, mail, &queues);
@@ -293,7 +297,7 @@ impl Supervisor {
             let (dispatcher, index) = (Arc::clone(&self.dispatcher), queue.index);
             let stop = match queue.route {
                 Route::Class(class) => self.end_of_class(class),
-                Route::Pool | Route::AffinitySlot(_) => self.leaving.clone(),
+                Route::Pool | Route::AffinitySlot(_) | Route::Session => self.leaving.clone(),
             };
             let (name, priority) = (queue.name(), self.consumer_priority(&queue));
             let admission = self.admission(&queue);
@@ -356,7 +360,7 @@ impl Supervisor {
     }
 
     /// Waits for running jobs within the grace period. At its end, or at a second signal, their executors are killed and the broker
-    /// redelivers the jobs to other workers. Without a broker connection, it waits only for running jobs.
+    /// redelivers the jobs to other workers. Sessions end for good. Without a broker connection, it waits only for running jobs.
     async fn finish_running(&self, left: impl Future<Output = ()>, second_signal: impl Future<Output = &'static str>) {
         let mut left = pin!(left);
         tokio::select! {
@@ -366,6 +370,7 @@ impl Supervisor {
             signal = second_signal => warn!(signal, "second signal, requeueing running jobs"),
         }
         self.devices.iter().flat_map(WorkerDevice::executors).for_each(|executor| executor.kill());
+        self.out_of_grace.cancel();
         if tokio::time::timeout(FAREWELL_DEADLINE, left).await.is_err() {
             warn!("some deliveries not settled, the broker will redeliver them");
         }

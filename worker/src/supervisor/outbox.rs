@@ -8,7 +8,7 @@ use gpufleet_schema::{
     topology::{
         DEAD, DEAD_KEY, FORWARDED, HEADER_ATTEMPT, HEADER_BODY_BYTES, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN,
         HEADER_REASON, HEADER_REPLY_TOKEN, HEADER_TRACEPARENT, HEADER_UNAVAILABLE, HEADER_USER, REPLIES, Rung, TASKS,
-        TYPE_REPLY, forwarded_key, retry_rung, task_key,
+        TYPE_REPLY, forwarded_key, retry_rung,
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
@@ -141,7 +141,7 @@ impl Supervisor {
         again.past.write(&mut properties.headers);
         let message = Message {
             exchange: again.after.map_or(TASKS, |rung| rung.name),
-            routing_key: task_key(&envelope.pool, envelope.priority),
+            routing_key: envelope.task_key(),
             body,
             properties,
         };
@@ -164,7 +164,7 @@ impl Supervisor {
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), attempt.into());
         past.write(&mut properties.headers);
         write_deliveries(envelope.delivery_count, &mut properties.headers);
-        let later = |rung: Rung| (rung.name, task_key(&envelope.pool, envelope.priority));
+        let later = |rung: Rung| (rung.name, envelope.task_key());
         let (exchange, routing_key) = match to {
             Destination::Class(class) => (FORWARDED, forwarded_key(&envelope.pool, class, envelope.priority)),
             Destination::Later(rung) => later(rung),
@@ -204,7 +204,7 @@ impl Supervisor {
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), envelope.attempt.into());
         envelope.past.write(&mut properties.headers);
         write_deliveries(envelope.delivery_count, &mut properties.headers);
-        let routing_key = task_key(&envelope.pool, envelope.priority);
+        let routing_key = envelope.task_key();
         Message { exchange, routing_key, body, properties }
     }
 
@@ -223,7 +223,7 @@ impl Supervisor {
         }
         let reason = &reason[..reason.floor_char_boundary(HEADER_TEXT_BYTES_MAX)];
         properties.headers.insert(HEADER_REASON.to_owned(), reason.into());
-        let origin = task_key(&envelope.pool, envelope.priority);
+        let origin = envelope.task_key();
         properties.headers.insert(HEADER_ORIGIN.to_owned(), origin.into());
         let message = Message { exchange: DEAD, routing_key: DEAD_KEY.to_owned(), body, properties };
         self.publish_owed(envelope, message).await
@@ -266,7 +266,7 @@ impl Envelope {
     }
 
     /// Returns the producer's headers that every message about its tasks carries.
-    fn copied_headers(&self) -> BTreeMap<String, HeaderValue> {
+    pub(super) fn copied_headers(&self) -> BTreeMap<String, HeaderValue> {
         let traceparent = self.properties.header_text(HEADER_TRACEPARENT);
         let traceparent = traceparent.filter(|text| text.len() <= HEADER_TEXT_BYTES_MAX);
         [(HEADER_TRACEPARENT, traceparent), (HEADER_REPLY_TOKEN, self.reply_token())]

@@ -7,7 +7,9 @@ use std::{
 
 use futures::future::try_join_all;
 use gpufleet_kernels::{Problem, ResolveError};
-use gpufleet_schema::{Buffer, Failure, FailureCode, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX};
+use gpufleet_schema::{
+    Buffer, Failure, FailureCode, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX, topology::session_key,
+};
 
 use super::{
     Supervisor,
@@ -44,6 +46,9 @@ impl Supervisor {
     pub(super) async fn prepare(self: Arc<Self>, job: JobContent) -> Result<Ready, Ending> {
         job.task().check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         self.check_policy(job.task(), job.envelope())?;
+        if job.envelope().is_session {
+            return self.prepare_session(job);
+        }
         let resolved = Resolved::try_new(job, resolved)?;
         let (task, job) = (resolved.task(), resolved.borrow_owner());
         let (envelope, encoding) = (job.envelope(), job.message.encoding);
@@ -76,6 +81,7 @@ impl Supervisor {
             input: task.largest_blob(),
             returnable: !job.message.is_list(),
             brief_us: None,
+            session: None,
         };
         let is_simple = !demand.alone && !demand.prints && !needs_store;
         let brief_us = if is_simple { brief_us(task, demand.bytes, &footprints, time_limit) } else { None };
@@ -88,6 +94,15 @@ impl Supervisor {
 
     /// Checks the pool's policy, and that the reply goes to a client of the task's user.
     fn check_policy(&self, task: &Task<'_>, envelope: &Envelope) -> Result<(), Ending> {
+        let is_session = matches!(task.program, Program::Session { .. });
+        if is_session != envelope.is_session {
+            let what = if is_session { "is a session" } else { "is not a session" };
+            let message = format!(
+                "the program is {what}, but its routing key says otherwise; sessions have the key {}",
+                session_key(&envelope.pool)
+            );
+            return Err(user(FailureCode::InvalidTask, message));
+        }
         let client = task.reply.as_ref();
         if let Some(foreign) = client.and_then(|client| foreign_client(envelope.user.as_deref(), client)) {
             return Err(user(FailureCode::Policy, foreign));
@@ -152,11 +167,12 @@ fn codes<'a>(program: &'a Program<'_>, programs: &'a CompiledPrograms) -> Result
     match program {
         Program::Source { .. } => programs.compiled.iter().map(|(_, compiled)| code(Some(&**compiled))).collect(),
         Program::Catalog(_) | Program::Ptx(_) | Program::Cubin(_) => Ok(vec![code(None)?]),
+        Program::Session { .. } => unreachable!("a session is prepared by itself"),
     }
 }
 
 /// Resolves the kernel of a checked catalog task. Large data is not copied.
-fn resolved(job: &JobContent) -> Result<OfCatalog<'_>, Ending> {
+pub(super) fn resolved(job: &JobContent) -> Result<OfCatalog<'_>, Ending> {
     if !matches!(job.task().program, Program::Catalog(_)) {
         return Ok(None);
     }
@@ -165,7 +181,7 @@ fn resolved(job: &JobContent) -> Result<OfCatalog<'_>, Ending> {
     Ok(Some(Box::new(resolved)))
 }
 
-fn user(code: FailureCode, message: String) -> Ending {
+pub(super) fn user(code: FailureCode, message: String) -> Ending {
     Ending::Failed(Failure::new(Verdict::User, code, message))
 }
 

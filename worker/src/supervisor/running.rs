@@ -72,7 +72,7 @@ impl AttemptResult {
     }
 
     /// Returns the input that ends an attempt which used a device for `used_us`, if that is known.
-    fn left(self, job: JobNo, ending: Ending, used_us: Option<u64>) -> Input {
+    pub(super) fn left(self, job: JobNo, ending: Ending, used_us: Option<u64>) -> Input {
         let printed_bytes = self.printed.as_ref().map_or(0, |printed| printed.text.len());
         let bytes = self.outputs.iter().map(JobOutput::inline_bytes).sum::<usize>() + printed_bytes;
         let returns = !self.outputs.is_empty() || self.printed.is_some();
@@ -168,8 +168,10 @@ impl Supervisor {
     pub(super) async fn forward_job(&self, job: JobNo, ready: Ready, unfit: Unfit) -> Input {
         let (task, envelope) = (ready.task(), ready.envelope());
         let ending = match unfit {
+            unfit if ready.demand.session.is_some() => self.session_elsewhere(unfit, task, envelope),
             Unfit::NoDevice => self.unmet_requirements(task, ready.needs_store, envelope).await,
             Unfit::TooLarge(too_large) => self.too_large(too_large, task, ready.needs_store, envelope).await,
+            Unfit::NoRoom => unreachable!("only sessions lose patience"),
         };
         AttemptResult::default().ended(job, ending)
     }
@@ -236,12 +238,20 @@ impl Supervisor {
         timings.compile_us = job.programs.micros;
         let printed = printout.and_then(Printout::text);
         let (ran_on, started_ms) = (Some(ran_on), Some(started_ms + behind.as_millis() as i64));
-        let attempt = AttemptResult { outputs, kept: None, printed, timings, ran_on, started_ms, charged_us: used_us };
+        let attempt = AttemptResult {
+            outputs,
+            printed,
+            timings,
+            ran_on,
+            started_ms,
+            charged_us: used_us,
+            ..AttemptResult::default()
+        };
         Some((attempt, ending, used_us))
     }
 
     /// Sends the event of a job's start if there is room for it. If not, the event of its end will record the start.
-    fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn, at_ms: i64) {
+    pub(super) fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn, at_ms: i64) {
         let started = Started {
             job: self.job_info(task, envelope),
             attempt: envelope.attempt,

@@ -275,6 +275,11 @@ impl Shell {
             return self.put(AttemptResult::default().ended(job, Ending::HandedBack));
         }
         let supervisor = Arc::clone(&self.supervisor);
+        if ready.demand.session.is_some() {
+            return self.work(false, Input::JobBroken(job), async move {
+                supervisor.run_session(job, ready, device, &cancel).await
+            });
+        }
         let is_brief = ready.demand.bytes <= BRIEF_BYTES as u64;
         self.work(is_brief, Input::JobBroken(job), async move {
             supervisor.run_job(job, ready, device, cache_bytes_max, &cancel).await
@@ -299,6 +304,10 @@ impl Shell {
 
     fn forward(&mut self, job: JobNo, unfit: Unfit) {
         let (supervisor, ready) = (Arc::clone(&self.supervisor), self.take_ready(job, HeldJob::default()));
+        // A copy beside the broker's redelivery would offer the session twice.
+        if ready.demand.session.is_some() && !ready.envelope().is_live() {
+            return self.put(AttemptResult::default().ended(job, Ending::HandedBack));
+        }
         self.work(false, Input::JobBroken(job), async move { supervisor.forward_job(job, ready, unfit).await });
     }
 

@@ -162,6 +162,9 @@ async fn connect(config: &Config, classes: &[ClassKey]) -> Result<Broker, Worker
         if pool.affinity {
             broker.declare_slots(&pool.name).await?;
         }
+        if pool.sessions.count > 0 {
+            broker.declare_sessions(&pool.name).await?;
+        }
         for class in classes {
             broker.declare_forwarded(&pool.name, *class).await?;
         }

@@ -2,7 +2,7 @@
 
 use gpufleet_schema::{
     AffinitySlot, ClassKey, PoolName, Priority,
-    topology::{forwarded_queue, slot_queue, task_queue},
+    topology::{forwarded_queue, session_queue, slot_queue, task_queue},
 };
 
 use crate::{config::PoolSpec, dispatcher::ServedQueue, scheduler::PoolId};
@@ -16,6 +16,8 @@ pub(super) struct TaskQueue {
     pub(super) pool: PoolName,
     pub(super) priority: Priority,
     pub(super) route: Route,
+    /// The number of sessions that the pool may have on this worker.
+    pub(super) sessions: u16,
 }
 
 /// How jobs get into a queue.
@@ -27,21 +29,33 @@ pub(super) enum Route {
     AffinitySlot(AffinitySlot),
     /// Workers forward jobs to a device class.
     Class(ClassKey),
+    /// Producers send sessions to the pool.
+    Session,
 }
 
 impl Route {
     fn is_of(self, pool: &PoolSpec) -> bool {
-        pool.affinity || !matches!(self, Self::AffinitySlot(_))
+        match self {
+            Self::AffinitySlot(_) => pool.affinity,
+            Self::Session => pool.sessions.count > 0,
+            Self::Pool | Self::Class(_) => true,
+        }
+    }
+
+    /// Returns the priorities that have a queue each. Sessions have one queue.
+    fn priorities(self) -> &'static [Priority] {
+        if self == Self::Session { &[Priority::Normal] } else { &Priority::ALL }
     }
 }
 
-/// Returns the queues that a worker with devices of these classes consumes; the pools' own queues come first.
+/// Returns the queues that a worker with devices of these classes consumes: the pools' own queues come first, and those of sessions last.
 pub(super) fn task_queues(pools: &[PoolSpec], classes: &[ClassKey]) -> Vec<TaskQueue> {
     let slots = AffinitySlot::all().map(Route::AffinitySlot);
-    let routes = [Route::Pool].into_iter().chain(slots).chain(classes.iter().copied().map(Route::Class));
+    let classes = classes.iter().copied().map(Route::Class);
+    let routes = [Route::Pool].into_iter().chain(slots).chain(classes).chain([Route::Session]);
     let all = routes.flat_map(|route| {
         let pools = (0..).map(PoolId).zip(pools).filter(move |(_, pool)| route.is_of(pool));
-        pools.flat_map(move |(id, pool)| Priority::ALL.map(|priority| (route, id, pool, priority)))
+        pools.flat_map(move |(id, pool)| route.priorities().iter().map(move |priority| (route, id, pool, *priority)))
     });
     let queue = |(index, (route, id, pool, priority)): (usize, (_, _, &PoolSpec, _))| TaskQueue {
         index,
@@ -49,6 +63,7 @@ pub(super) fn task_queues(pools: &[PoolSpec], classes: &[ClassKey]) -> Vec<TaskQ
         pool: pool.name.clone(),
         priority,
         route,
+        sessions: pool.sessions.count,
     };
     all.enumerate().map(queue).collect()
 }
@@ -59,12 +74,14 @@ impl TaskQueue {
             Route::Pool => task_queue(&self.pool, self.priority),
             Route::AffinitySlot(slot) => slot_queue(&self.pool, slot, self.priority),
             Route::Class(class) => forwarded_queue(&self.pool, class, self.priority),
+            Route::Session => session_queue(&self.pool),
         }
     }
 
     /// Returns the queue as the dispatcher sees it.
     pub(super) fn served(&self) -> ServedQueue {
         let has_favourite = matches!(self.route, Route::AffinitySlot(_));
-        ServedQueue { pool: self.id, priority: self.priority, has_favourite }
+        let fixed_prefetch = (self.route == Route::Session).then_some(self.sessions);
+        ServedQueue { pool: self.id, priority: self.priority, has_favourite, fixed_prefetch }
     }
 }

@@ -10,7 +10,8 @@ import { Prose } from "./text";
 export function Waits({ job }: { job: Job }) {
   const { body } = useTopic<Explanation>(`/v1/jobs/${job.job_id}/why`);
   const { body: broker } = useTopic<Broker>("broker");
-  const queue = broker?.pools.find(({ pool }) => pool === job.pool);
+  // A session waits in a queue of its own.
+  const queue = job.program === "session" ? undefined : broker?.pools.find(({ pool }) => pool === job.pool);
   // The read API does not ask the broker; the console does.
   const reasons = (body?.reasons ?? []).filter(({ reason }) => !queue || reason !== "ask_broker");
   return (

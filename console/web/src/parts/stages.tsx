@@ -3,8 +3,10 @@
 import type { Attempt } from "../api/types";
 import { bytes, duration, percent } from "../format";
 import { LEGEND } from "./gantt";
+import { SessionLine } from "./session-use";
 
 export function Stages({ attempt }: { attempt: Attempt | undefined }) {
+  if (attempt?.session) return <SessionLine attempt={attempt} used={attempt.session} />;
   const timings = attempt?.timings;
   if (!attempt || !timings) return null;
   const kernel = (timings.launches_us ?? []).reduce((sum, us) => sum + us, 0);

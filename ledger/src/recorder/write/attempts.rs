@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::JobId;
+use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -79,23 +80,24 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
             (job_id, attempt, state, superseded, worker, device, device_name, emulated, finished_at, verdict, failure_code,
              failure_message, failure_detail, failure_line, output_bytes, queue_us, wait_us, fetch_us, compile_us, load_us,
              copy_in_us, launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, retry_at, printf_output,
-             printf_dropped_bytes, started_at, id_at, failure_source, charged_us)
+             printf_dropped_bytes, started_at, id_at, failure_source, charged_us, session)
         select new.job_id, new.attempt, new.state, new.superseded, new.worker,
                new.device, new.device_name, new.emulated, new.finished_at, new.verdict, new.failure_code,
                new.failure_message, new.failure_detail, new.failure_line, new.output_bytes, new.queue_us, new.wait_us,
                new.fetch_us, new.compile_us, new.load_us, new.copy_in_us, new.launches_us::bigint[], new.copy_out_us, new.total_us,
                new.device_bytes_peak, new.module_cached, new.retry_at, new.printf_output, new.printf_dropped_bytes,
-               new.started_at, new.id_at, new.failure_source, new.charged_us
+               new.started_at, new.id_at, new.failure_source, new.charged_us, new.session
         from unnest(
             $1::uuid[], $2::bool[], $3::int[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[],
             $9::text[], $10::text[], $11::text[], $12::int[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
             $17::bigint[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bool[],
             $24::text[], $25::bool[], $26::timestamptz[], $27::bigint[], $28::text[], $29::bigint[], $30::timestamptz[],
-            $31::timestamptz[], $32::text[], $33::bigint[])
+            $31::timestamptz[], $32::text[], $33::bigint[], $34::jsonb[])
             as new (job_id, superseded, attempt, state, worker, device, finished_at, verdict, failure_code, failure_message,
                     failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
                     launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, device_name, emulated, retry_at,
-                    fetch_us, printf_output, printf_dropped_bytes, started_at, id_at, failure_source, charged_us)
+                    fetch_us, printf_output, printf_dropped_bytes, started_at, id_at, failure_source, charged_us,
+                    session)
         on conflict (job_id, id_at, attempt) do update set
             state = excluded.state,
             superseded = excluded.superseded,
@@ -124,6 +126,7 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
             device_bytes_peak = excluded.device_bytes_peak,
             module_cached = excluded.module_cached,
             charged_us = excluded.charged_us,
+            session = excluded.session,
             retry_at = excluded.retry_at,
             printf_output = excluded.printf_output,
             printf_dropped_bytes = excluded.printf_dropped_bytes
@@ -162,6 +165,7 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
         &columns.id_at,
         &columns.failure_source as &[Option<&str>],
         &columns.charged_us as &[Option<i64>],
+        &columns.session as &[Option<Value>],
     )
     .fetch_all(connection)
     .await?;
@@ -214,6 +218,7 @@ struct EndColumns<'a> {
     device_bytes_peak: Vec<i64>,
     module_cached: Vec<bool>,
     charged_us: Vec<Option<i64>>,
+    session: Vec<Option<Value>>,
     retry_at: Vec<Option<DateTime<Utc>>>,
     printf_output: Vec<Option<&'a str>>,
     printf_dropped_bytes: Vec<Option<i64>>,
@@ -281,6 +286,7 @@ impl<'a> EndColumns<'a> {
             .push(failure.and_then(|failure| failure.source.as_ref()).map(|source| source.text.as_str()));
         self.output_bytes.push(end.output_bytes);
         self.charged_us.push(end.charged_us);
+        self.session.push(end.session.as_ref().map(|used| serde_json::json!(used)));
         self.retry_at.push(end.retry_at);
         self.printf_output.push(end.printed.as_ref().map(|printed| printed.text.as_str()));
         self.printf_dropped_bytes.push(end.printed.as_ref().map(|printed| printed.dropped_bytes));

@@ -27,6 +27,7 @@ pub(super) struct Written {
 #[derive(Debug)]
 pub(super) struct Described {
     pub(super) pool: String,
+    pub(super) program: String,
     pub(super) kernel: String,
     pub(super) user_id: String,
     pub(super) labels: BTreeMap<String, String>,
@@ -86,7 +87,7 @@ pub(super) async fn write(
             finished_at = coalesce(known.finished_at, excluded.finished_at)
         -- A worker's event, which has an attempt, takes a job over from another client's submission.
         where known.user_id is not distinct from excluded.user_id or (known.attempt = 0 and excluded.attempt > 0)
-        returning job_id, final_attempt, pool, kernel, user_id, labels as "labels: Json<BTreeMap<String, String>>", input_bytes,
+        returning job_id, final_attempt, pool, program, kernel, user_id, labels as "labels: Json<BTreeMap<String, String>>", input_bytes,
                   submitted_at, started_at > finished_at as started_late"#,
         &columns.job_id,
         &columns.id_at,
@@ -120,6 +121,7 @@ pub(super) async fn write(
     let described = written.into_iter().map(|row| {
         let described = Described {
             pool: row.pool.unwrap_or_default(),
+            program: row.program.unwrap_or_default(),
             kernel: row.kernel.unwrap_or_default(),
             user_id: row.user_id.unwrap_or_default(),
             labels: row.labels.map(|labels| labels.0).unwrap_or_default(),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, NaiveDate, Utc};
-use gpufleet_schema::JobId;
+use gpufleet_schema::{JobId, session};
 use sqlx::PgConnection;
 
 use super::{
@@ -48,6 +48,9 @@ pub(super) async fn write(
     for (key, end) in written {
         let Some(job) = context.described.get(&key.0) else { continue };
         let ended = ended(key, end, job, context.outcomes);
+        if ended.counts_nothing() {
+            continue;
+        }
         let at = months::near(end.at, context.today).unwrap_or_else(Utc::now);
         let (five_minutes, hour) = (Grain::FiveMinutes.begin(at), Grain::Hour.begin(at));
         let fixed = [
@@ -72,12 +75,15 @@ pub(super) async fn write(
 }
 
 fn ended((job_id, attempt): &AttemptKey, end: &End, job: &Described, outcomes: &FinalAttempts) -> Ended {
+    let timings = &end.timings;
+    let is_session = job.program == session::KIND;
     let part = match end.is_final() {
+        _ if is_session => Part::Session,
         false => Part::Lost,
         true if outcomes.get(job_id) == Some(attempt) => Part::Outcome,
         true => Part::Superseded,
     };
-    let timings = &end.timings;
+    let device_us = if is_session { session_us(end) } else { timings.total_us };
     Ended {
         part,
         state: end.state,
@@ -86,11 +92,18 @@ fn ended((job_id, attempt): &AttemptKey, end: &End, job: &Described, outcomes: &
         compile_us: timings.compile_us,
         copy_us: timings.copy_in_us.saturating_add(timings.copy_out_us),
         kernel_us: timings.launches_us.iter().sum(),
-        total_us: timings.total_us,
-        charged_us: end.charged_us.unwrap_or(timings.total_us),
+        total_us: device_us,
+        charged_us: end.charged_us.unwrap_or(device_us),
         input_bytes: job.input_bytes,
         output_bytes: end.output_bytes,
     }
+}
+
+/// Returns the device time of a session: what its pool was charged, or else the time in which the device worked for it. While it is open,
+/// the device works for other jobs too.
+fn session_us(end: &End) -> i64 {
+    let busy_us = end.session.as_ref().map_or(0, |used| used.busy_us);
+    end.charged_us.unwrap_or_else(|| i64::try_from(busy_us).unwrap_or(i64::MAX))
 }
 
 async fn append(columns: &RollupColumns<'_>, connection: &mut PgConnection) -> Result<(), sqlx::Error> {

@@ -3,12 +3,16 @@
 
 use gpufleet_remote::calls::{calls, index};
 use gpufleet_surface::{
-    argument::{Out, Text},
+    argument::{In, Out, Text},
     look_up::{Found, find},
     status::{Answer, Status},
 };
 
-use crate::{exports, session};
+use crate::{exports, messages, session};
+
+/// The table of functions that nvJitLink asks for. It works without.
+const OF_NVJITLINK: [u8; 16] =
+    [0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28];
 
 pub(crate) fn cuGetProcAddress(name: Text, address: Out<usize>, version: i32, flags: u64) -> Answer {
     let (found, _) = look_up(name, version, flags)?;
@@ -27,6 +31,14 @@ pub(crate) fn cuGetProcAddress_v2(
     let (found, how) = look_up(name, version, flags)?;
     status.set(how.number());
     address.fill(|| Ok(found))
+}
+
+/// Returns the error about a table of functions between NVIDIA's libraries. Only CUDA's runtime can't do without.
+pub(crate) fn no_export_table(id: In<[u8; 16]>) -> Status {
+    match id.get() {
+        Ok(OF_NVJITLINK) => Status::NotSupported,
+        _ => messages::refuse("cuGetExportTable"),
+    }
 }
 
 fn look_up(name: Text, version: i32, flags: u64) -> Answer<(usize, Found)> {

@@ -1,6 +1,9 @@
 //! What a program may not have: more memory than its lease, and what belongs to others.
 
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{
+    Arc,
+    mpsc::{Receiver, sync_channel},
+};
 
 use gpufleet_remote::{
     call_header::CallHeader,
@@ -10,7 +13,7 @@ use gpufleet_remote::{
     greeting::Hello,
     value::Value,
 };
-use gpufleet_session::{Limits, Session};
+use gpufleet_session::{Counters, Limits, Session};
 use gpufleet_surface::structs::{
     copy::{End, Volume},
     graph::AllocateParams,
@@ -31,14 +34,17 @@ const INVALID_HANDLE: i32 = 400;
 struct Program {
     session: Session,
     answers: Receiver<Vec<u8>>,
+    counters: Arc<Counters>,
     context: u32,
 }
 
 impl Program {
     fn start() -> Self {
         let (frames, answers) = sync_channel(16);
-        let session = Session::start(native(), Limits { memory: LEASE }, &Hello::new(calls()), frames).unwrap();
-        let mut program = Self { session, answers, context: 0 };
+        let counters = Arc::<Counters>::default();
+        let (hello, limits) = (Hello::new(calls()), Limits { memory: LEASE });
+        let session = Session::start(native(), limits, &hello, frames, Arc::clone(&counters)).unwrap();
+        let mut program = Self { session, answers, counters, context: 0 };
         let (code, results) = program.ask("cuDevicePrimaryCtxRetain", |to| {
             to.flag(true);
             to.i32(0);
@@ -128,7 +134,7 @@ fn a_byte_over_the_lease_is_out_of_memory_at_once() {
     assert_eq!(program.alloc(LEASE / 2 + 1), Err(OUT_OF_MEMORY));
     assert!(program.alloc(LEASE / 2).is_ok());
     assert_eq!(program.free(half), 0);
-    assert_eq!(program.session.memory_used(), LEASE / 2);
+    assert_eq!(program.counters.read().memory_bytes, LEASE / 2);
 }
 
 #[test]
@@ -209,7 +215,7 @@ fn a_node_that_is_refused_does_not_make_its_address_the_sessions() {
     });
     assert_eq!(code, INVALID_VALUE);
     assert_eq!(program.read(0x1234_0000), INVALID_VALUE);
-    assert_eq!(program.session.memory_used(), 0);
+    assert_eq!(program.counters.read().memory_bytes, 0);
 }
 
 #[test]

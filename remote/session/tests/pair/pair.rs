@@ -64,7 +64,7 @@ fn in_session(mode: Mode) -> Library {
     thread::spawn(move || {
         let native = Arc::new(Native::load(&driver).unwrap());
         let (stream, _) = listener.accept().unwrap();
-        serve(native, Limits { memory: MEMORY }, &[0; TOKEN_BYTES], stream).unwrap();
+        serve(native, Limits { memory: MEMORY }, &[0; TOKEN_BYTES], stream, Arc::default()).unwrap();
     });
     // SAFETY: no other thread reads the environment meanwhile, because all tests that do wait for these libraries.
     unsafe {

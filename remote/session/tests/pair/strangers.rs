@@ -16,8 +16,8 @@ use gpufleet_remote::{
     greeting::{Hello, TOKEN_BYTES},
 };
 use gpufleet_session::{
-    Limits, Native, Session,
-    serve::{Ended, ServeError, serve},
+    Counters, Counts, Limits, Native, Session,
+    serve::{ServeError, serve},
 };
 
 use crate::pair::built;
@@ -35,11 +35,15 @@ pub fn native() -> Arc<Native> {
     }))
 }
 
-/// Serves a connection, of which the test has the other end.
-fn served() -> (UnixStream, thread::JoinHandle<Result<Ended, ServeError>>) {
+/// Serves a connection, of which the test has the other end. Returns what the program did.
+fn served() -> (UnixStream, thread::JoinHandle<Result<Counts, ServeError>>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let native = native();
-    (ours, thread::spawn(move || serve(native, LIMITS, &TOKEN, theirs)))
+    let serve = move || {
+        let counters = Arc::<Counters>::default();
+        serve(native, LIMITS, &TOKEN, theirs, Arc::clone(&counters)).map(|()| counters.read())
+    };
+    (ours, thread::spawn(serve))
 }
 
 fn hello(token: [u8; TOKEN_BYTES]) -> Vec<u8> {
@@ -100,7 +104,7 @@ fn a_program_that_ends_leaves_nothing_behind() {
     stream.write_all(&hello(TOKEN)).unwrap();
     assert_eq!(read_header(&mut stream).map(|header| header.kind), Some(FrameKind::Welcome));
     drop(stream);
-    assert_eq!(serving.join().unwrap().unwrap(), Ended { calls: 0, posts: 0, memory_used: 0 });
+    assert_eq!(serving.join().unwrap().unwrap(), Counts::default());
 }
 
 fn header(call: u16) -> CallHeader {
@@ -115,7 +119,7 @@ fn random_arguments_are_answered_or_end_the_session() {
     let mut ends = 0;
     for call in (0..20).flat_map(|_| calls()) {
         let (frames, sent) = sync_channel(16);
-        let mut session = Session::start(native(), LIMITS, &Hello::new(calls()), frames).unwrap();
+        let mut session = Session::start(native(), LIMITS, &Hello::new(calls()), frames, Arc::default()).unwrap();
         let mut body = Vec::new();
         header(index(call.symbol)).put(&mut body);
         let length = random.usize(..64);

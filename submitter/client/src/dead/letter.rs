@@ -63,6 +63,11 @@ impl DeadLetter {
         self.kept_bytes < self.bytes
     }
 
+    /// Whether the letter came from a queue of sessions.
+    pub(super) fn is_of_session(&self) -> bool {
+        topology::parse_session_key(origin_key(&self.origin)).is_some()
+    }
+
     /// The pool and priority of the task queue that the letter came from; `None` if it came from another queue.
     pub(super) fn destination(&self) -> Option<(gpufleet_schema::PoolName, gpufleet_schema::Priority)> {
         topology::parse_task_key(origin_key(&self.origin))
@@ -82,7 +87,10 @@ fn user(properties: &Properties, deaths: &[Death]) -> Option<String> {
 
 /// The latest death in a task queue. The deaths in retry queues don't count: each wait there ends with one.
 fn last_death(deaths: &[Death]) -> Option<&Death> {
-    let in_a_task_queue = |death: &&Death| topology::parse_task_key(origin_key(&death.queue)).is_some();
+    let in_a_task_queue = |death: &&Death| {
+        let key = origin_key(&death.queue);
+        topology::parse_task_key(key).is_some() || topology::parse_session_key(key).is_some()
+    };
     deaths.iter().find(in_a_task_queue).or_else(|| deaths.first())
 }
 

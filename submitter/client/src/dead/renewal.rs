@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use gpufleet_schema::{
-    Encoding, JobId, OneOrMany, Task,
+    Encoding, JobId, OneOrMany, Program, Task,
     bounds::{LABELS_MAX, MESSAGE_BYTES_MAX},
 };
 
@@ -42,6 +42,9 @@ pub(super) fn encode(encoding: Encoding, tasks: &OneOrMany<Task<'_>>) -> Result<
 /// Renews one task. It is checked here, because a worker would fail an invalid task and its contents would be lost.
 fn renew(task: Task<'_>) -> Result<Task<'_>, DeadError> {
     let job_id = task.job_id;
+    if matches!(task.program, Program::Session { .. }) {
+        return Err(DeadError::Session);
+    }
     let mut labels = task.labels;
     labels.insert(REPLAY_LABEL.to_owned(), job_id.to_string());
     if labels.len() > LABELS_MAX {

@@ -62,6 +62,17 @@ fn the_origin_of_a_letter_is_its_task_queue_and_not_a_retry_queue() {
 }
 
 #[test]
+fn a_session_is_not_replayed() {
+    let deaths =
+        [death("gpufleet.v1.tasks.default.session", "delivery_limit"), death("gpufleet.v1.retry.1", "expired")];
+    let letter = DeadLetter::read(&properties(), &deaths, &[]);
+    assert!(letter.is_of_session() && letter.destination().is_none());
+    let session = Task::new(Program::Session { label: "python".to_owned(), idle_limit_ms: None });
+    let renewed = renewed(&body(&OneOrMany::One(session)), &[]).unwrap();
+    assert!(matches!(renewed, Err(DeadError::Session)), "{renewed:?}");
+}
+
+#[test]
 fn our_headers_count_only_in_a_letter_that_the_broker_did_not_move() {
     let headers = [(HEADER_REASON, "r"), (HEADER_ORIGIN, "default.high"), (HEADER_USER, "anna")];
     let headers = headers.map(|(name, text)| (name.to_owned(), text.into()));

@@ -104,6 +104,12 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
              return fewer or smaller buffers, or split the job"
                 .to_owned()
         }
+        FailureCode::ProgramFailed => "read the program's own output".to_owned(),
+        FailureCode::ClientLost => {
+            "run the command again; if it never connected, open the worker's ports for sessions (--session-listen) to this machine"
+                .to_owned()
+        }
+        FailureCode::IdleLimit => "raise --idle-limit, or end the program when it no longer needs the device".to_owned(),
         FailureCode::Cancelled => "submit the job again if you still need its result".to_owned(),
         FailureCode::ExecutorLost | FailureCode::DeviceLost | FailureCode::Internal => again(),
         FailureCode::Later(_) => {

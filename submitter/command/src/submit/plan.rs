@@ -54,6 +54,10 @@ impl Plan {
             Some(file) => task_file::read(file, inputs)?,
             None => of_line(options, inputs, chained)?,
         };
+        if matches!(plan.job.program(), Program::Session { .. }) {
+            return Err(Complaint::bad_input("a session can't be submitted, because its program runs on your machine")
+                .hint("start the program with gpufleet run --memory SIZE -- COMMAND"));
+        }
         plan.has_store = has_store;
         plan.take_job_options(options);
         if let Some(path) = &options.sign_key {

@@ -210,7 +210,18 @@ impl World {
         let prints = self.chance.percent(10);
         let brief_us = (!alone && !prints && self.chance.percent(50)).then(|| self.chance.below(100) as u32);
         let (priority, allowed) = (Priority::Normal, Allowed::ALL);
-        Demand { pool, priority, bytes, alone, prints, allowed, input: None, returnable: !is_list, brief_us }
+        Demand {
+            pool,
+            priority,
+            bytes,
+            alone,
+            prints,
+            allowed,
+            input: None,
+            returnable: !is_list,
+            brief_us,
+            session: None,
+        }
     }
 
     fn prepare(&mut self, job: JobNo) {

@@ -35,9 +35,10 @@ pub(crate) struct DriverLibrary {
 }
 
 /// A library's file, opened with the process's initial privileges, because it may be in root's home folder.
-struct Opened {
-    path: PathBuf,
-    file: File,
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
 }
 
 /// Writes a text about a fault or a refusal into a buffer and returns its length. Only the emulator has such functions.
@@ -197,7 +198,8 @@ fn load(name: &OsStr) -> Result<Library, libloading::Error> {
     unsafe { Library::new(name) }
 }
 
-fn system() -> Result<(Library, String), Refusal> {
+/// Loads NVIDIA's driver.
+pub(crate) fn system() -> Result<(Library, String), Refusal> {
     let found = SYSTEM_NAMES.iter().find_map(|name| Some((load(OsStr::new(name)).ok()?, (*name).to_owned())));
     found.ok_or_else(|| {
         no_driver(format!(
@@ -207,7 +209,8 @@ fn system() -> Result<(Library, String), Refusal> {
     })
 }
 
-fn emulator() -> Result<Opened, Refusal> {
+/// Opens the emulator that is installed with the worker.
+pub(crate) fn emulator() -> Result<Opened, Refusal> {
     let path = spec::emulator_library().ok_or_else(|| {
         no_driver(format!(
             "the emulator library {EMULATOR_FILE} is not beside the worker; build it with `cargo build -p gpufleet-emulator`, or set \
@@ -218,14 +221,14 @@ fn emulator() -> Result<Opened, Refusal> {
 }
 
 impl Opened {
-    fn find(path: &Path) -> Result<Self, Refusal> {
+    pub(crate) fn find(path: &Path) -> Result<Self, Refusal> {
         let refused = |error| no_driver(format!("failed to open {}: {error}", path.display()));
         let path = path.canonicalize().map_err(refused)?;
         Ok(Self { file: File::open(&path).map_err(refused)?, path })
     }
 
     /// Loads the file by a path that is readable without privileges.
-    fn load(&self) -> Result<(Library, String), Refusal> {
+    pub(crate) fn load(&self) -> Result<(Library, String), Refusal> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let reachable = if self.path.exists() { self.path.as_os_str() } else { OsStr::new(&own) };
         let library = load(reachable)
@@ -235,7 +238,7 @@ impl Opened {
 }
 
 /// Returns whether the driver has a device. Calls the library directly, because cudarc would keep the first library that it sees.
-fn has_device(library: &Library) -> bool {
+pub(crate) fn has_device(library: &Library) -> bool {
     // SAFETY: the types are those of cuda.h, and cuInit takes no flags but zero.
     unsafe {
         let init = library.get::<unsafe extern "C" fn(c_uint) -> c_int>(b"cuInit\0");

@@ -9,7 +9,7 @@ use gpufleet_schema::Priority;
 use proptest::prelude::*;
 
 use super::{
-    super::{Action, Allowed, Change, Demand, DeviceId, PoolGuarantee, PoolId, Scheduler, Ticket},
+    super::{Action, Allowed, Change, Demand, DeviceId, PoolGuarantee, PoolId, Scheduler, SessionTerms, Ticket},
     with_pools,
 };
 
@@ -52,6 +52,7 @@ impl Endless {
             input: None,
             returnable: true,
             brief_us: None,
+            session: None,
         };
         let actions = self.scheduler.step([Change::Arrived(Ticket(ticket), demand)]);
         self.follow(actions);
@@ -202,17 +203,20 @@ fn any_demand() -> impl Strategy<Value = Demand> {
     let priority = prop::sample::select(Priority::ALL.to_vec());
     let (alone, prints) = (prop::bool::weighted(0.1), prop::bool::weighted(0.3));
     let (bytes, brief_us) = (prop_oneof![0..=BYTES, 0..=2_u64], prop::option::weighted(0.7, 0..300_u32));
-    (0..POOLS.len() as u32, priority, bytes, alone, prints, brief_us).prop_map(
-        |(pool, priority, bytes, alone, prints, brief_us)| Demand {
+    let terms = any::<bool>().prop_map(|insists| SessionTerms { memory_permille: 1000, insists });
+    let session = prop::option::weighted(0.2, terms);
+    (0..POOLS.len() as u32, priority, bytes, alone, prints, brief_us, session).prop_map(
+        |(pool, priority, bytes, alone, prints, brief_us, session)| Demand {
             pool: PoolId(pool),
             priority,
             bytes,
-            alone,
-            prints,
+            alone: alone && session.is_none(),
+            prints: prints && session.is_none(),
             allowed: Allowed::ALL,
             input: None,
             returnable: true,
-            brief_us: brief_us.filter(|_| !alone && !prints),
+            brief_us: brief_us.filter(|_| !alone && !prints && session.is_none()),
+            session,
         },
     )
 }
@@ -268,8 +272,10 @@ impl World {
     /// Ends a job. Its memory stays cached in its executor, which reports that before the job leaves.
     fn leave(&mut self, index: usize, used_us: u64) {
         let (ticket, device) = self.running.swap_remove(index);
-        let Demand { pool, bytes, .. } = self.demands[ticket.0 as usize];
-        if let Some(kept) = self.kept.get_mut(&(device, pool)) {
+        let Demand { pool, bytes, session, .. } = self.demands[ticket.0 as usize];
+        if session.is_none()
+            && let Some(kept) = self.kept.get_mut(&(device, pool))
+        {
             *kept += bytes;
             let bytes = *kept;
             self.step(Change::Cached { device, pool, bytes });
@@ -285,9 +291,11 @@ impl World {
                     self.trains.insert(ticket, train);
                     assert!(self.waiting.remove(&ticket), "{ticket:?} started twice or never arrived");
                     self.running.push((ticket, device));
-                    let pool = self.demands[ticket.0 as usize].pool;
-                    let kept = self.kept.get_mut(&(device, pool)).expect("jobs start where an executor is up");
-                    *kept = (*kept).min(self.scheduler.cache_bytes_max(device, pool));
+                    let Demand { pool, session, .. } = self.demands[ticket.0 as usize];
+                    if session.is_none() {
+                        let kept = self.kept.get_mut(&(device, pool)).expect("jobs start where an executor is up");
+                        *kept = (*kept).min(self.scheduler.cache_bytes_max(device, pool));
+                    }
                 }
                 Action::ReleaseCache(device, pool) => {
                     *self.kept.get_mut(&(device, pool)).expect("only executors that are up are asked") = 0;
@@ -299,13 +307,14 @@ impl World {
         for device in [DeviceId(0), DeviceId(1)] {
             let here: Vec<Demand> =
                 self.running.iter().filter(|(_, d)| *d == device).map(|(t, _)| self.demands[t.0 as usize]).collect();
-            let on_device = self.running.iter().filter(|(_, d)| *d == device);
+            let is_job = |ticket: &Ticket| self.demands[ticket.0 as usize].session.is_none();
+            let on_device = self.running.iter().filter(|(ticket, d)| *d == device && is_job(ticket));
             let slots: HashSet<Ticket> = on_device.map(|(ticket, _)| self.trains[ticket]).collect();
             assert!(slots.len() <= SLOTS as usize);
             let kept: u64 = self.kept.iter().filter(|((d, _), _)| *d == device).map(|(_, kept)| kept).sum();
             assert!(here.iter().map(|demand| demand.bytes).sum::<u64>() + kept <= BYTES);
             for pool in (0..POOLS.len() as u32).map(PoolId) {
-                let mut of_pool = here.iter().filter(|demand| demand.pool == pool);
+                let mut of_pool = here.iter().filter(|demand| demand.pool == pool && demand.session.is_none());
                 assert!(of_pool.clone().filter(|demand| demand.prints).count() <= 1);
                 assert!(of_pool.clone().count() <= 1 || of_pool.all(|demand| !demand.alone));
             }

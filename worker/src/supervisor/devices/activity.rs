@@ -26,17 +26,27 @@ struct Inner {
     looked: Instant,
 }
 
-/// The jobs and memory of one pool on a device.
+/// The jobs, sessions and memory of one pool on a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Use {
     pub(super) jobs: u32,
-    /// The memory that these jobs declared, in bytes.
+    /// Open sessions.
+    pub(super) sessions: u32,
+    /// The memory that jobs declared and sessions lease, in bytes.
     pub(super) bytes: u64,
 }
 
 /// Counts a job as running on the device until it is dropped.
 #[derive(Debug)]
 pub(in crate::supervisor) struct Presence {
+    activity: Arc<Activity>,
+    pool: PoolId,
+    bytes: u64,
+}
+
+/// Counts a session as open on the device until it is dropped. An idle session does not keep the device busy, so it tells the busy time.
+#[derive(Debug)]
+pub(in crate::supervisor) struct SessionPresence {
     activity: Arc<Activity>,
     pool: PoolId,
     bytes: u64,
@@ -56,6 +66,15 @@ impl Activity {
     pub(super) fn enter(self: &Arc<Self>, pool: PoolId, bytes: u64) -> Presence {
         self.inner().enter(pool, bytes, Instant::now());
         Presence { activity: Arc::clone(self), pool, bytes }
+    }
+
+    pub(super) fn open_session(self: &Arc<Self>, pool: PoolId, bytes: u64) -> SessionPresence {
+        let mut inner = self.inner();
+        let held = &mut inner.pools[pool.0 as usize];
+        held.sessions += 1;
+        held.bytes += bytes;
+        drop(inner);
+        SessionPresence { activity: Arc::clone(self), pool, bytes }
     }
 
     /// Returns the jobs and memory of each pool.
@@ -95,9 +114,27 @@ impl Inner {
         if let Some(since) = &mut self.busy_since {
             self.busy += now - std::mem::replace(since, now);
         }
-        let (span, busy) = (now - self.looked, std::mem::take(&mut self.busy));
+        // What sessions tell may overlap with jobs, and come late.
+        let span = now - self.looked;
+        let busy = std::mem::take(&mut self.busy).min(span);
         self.looked = now;
         (!span.is_zero()).then(|| (busy.as_secs_f64() / span.as_secs_f64() * 100.0).round() as u32)
+    }
+}
+
+impl SessionPresence {
+    /// Adds time in which the device worked for the session.
+    pub(in crate::supervisor) fn was_busy(&self, busy: Duration) {
+        self.activity.inner().busy += busy;
+    }
+}
+
+impl Drop for SessionPresence {
+    fn drop(&mut self) {
+        let mut inner = self.activity.inner();
+        let held = &mut inner.pools[self.pool.0 as usize];
+        held.sessions -= 1;
+        held.bytes -= self.bytes;
     }
 }
 
@@ -135,6 +172,22 @@ mod tests {
         let first = activity.enter(PoolId(1), 10);
         let _second = activity.enter(PoolId(1), 5);
         drop(first);
-        assert_eq!(activity.pools(), [Use::default(), Use { jobs: 1, bytes: 5 }]);
+        assert_eq!(activity.pools(), [Use::default(), Use { jobs: 1, sessions: 0, bytes: 5 }]);
+    }
+
+    #[test]
+    fn a_session_is_busy_as_far_as_it_says() {
+        let activity = Activity::new(1);
+        let session = activity.open_session(PoolId(0), 8);
+        assert_eq!(activity.pools(), [Use { jobs: 0, sessions: 1, bytes: 8 }]);
+        let start = activity.inner().looked;
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(activity.inner().busy_percent(at(10)), Some(0));
+        session.was_busy(Duration::from_secs(5));
+        assert_eq!(activity.inner().busy_percent(at(20)), Some(50));
+        session.was_busy(Duration::from_secs(15));
+        assert_eq!(activity.inner().busy_percent(at(30)), Some(100));
+        drop(session);
+        assert_eq!(activity.pools(), [Use::default()]);
     }
 }

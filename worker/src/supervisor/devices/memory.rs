@@ -33,7 +33,7 @@ pub(super) struct MemoryReports {
 
 #[derive(Debug, Default)]
 struct Said {
-    /// The memory that each executor holds in bytes, by process id.
+    /// The memory that each executor and each session holds in bytes, by process id.
     held: HashMap<u32, u64>,
     /// The available memory last sent to the scheduler, in bytes.
     available: Option<u64>,
@@ -90,6 +90,17 @@ impl MemoryReports {
     /// Removes an executor that has ended. The other executors will report the memory that is now free.
     pub(super) fn forget(&self, executor: &Executor) {
         self.said().held.remove(&executor.pid());
+    }
+
+    /// Takes note that a session holds memory, so that it does not count as another process's. The next report of an executor has the free
+    /// memory that goes with it.
+    pub(super) fn session_holds(&self, gate: u32, bytes: u64) {
+        self.said().held.insert(gate, bytes);
+    }
+
+    /// Removes a session that has ended.
+    pub(super) fn forget_session(&self, gate: u32) {
+        self.said().held.remove(&gate);
     }
 
     /// Returns whether another running executor may hold the memory that a new one needs to start.

@@ -1,0 +1,139 @@
+//! `gpufleet run`: runs a program on this machine with the GPU of a worker.
+//!
+//! The program's driver calls go to the worker through a relay in this process: see [`gpufleet::session`]. Until the command starts, a failure
+//! has an exit code of the table. Afterwards the exit code is the command's, unless the fleet ended the session first.
+
+use std::{ffi::OsString, process::ExitCode, time::Instant};
+
+use gpufleet::{
+    Fleet, Job,
+    session::{Relay, SessionFolder},
+};
+use tokio::sync::watch;
+
+use super::{complaint::Complaint, connection, exit::Exit, files, submit};
+
+mod ending;
+mod label;
+mod leases;
+mod library;
+mod lines;
+mod options;
+mod outcome;
+mod program;
+mod report;
+mod signals;
+
+use ending::Ending;
+use leases::Open;
+use lines::Lines;
+pub use options::Options;
+use outcome::SessionEnd;
+use program::ProgramEnd;
+use report::Report;
+use signals::Signals;
+
+pub async fn run(options: Options) -> Result<ExitCode, Complaint> {
+    let lines = Lines { is_quiet: options.quiet };
+    let mut report = Report::default();
+    let ended = Box::pin(session(&options, lines, &mut report)).await;
+    let code = ended.unwrap_or_else(|complaint| {
+        lines.complain(&complaint);
+        report.reason = Some(complaint.message.clone());
+        complaint.exit.code()
+    });
+    if let Some(path) = &options.report
+        && let Err(error) = report.write(path, code)
+    {
+        lines.warn(&format!("failed to write the report to {}: {error}", path.display()));
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// Returns the exit code.
+async fn session(options: &Options, lines: Lines, report: &mut Report) -> Result<u8, Complaint> {
+    let jobs = jobs(options)?;
+    let library = library::find(options.library.as_deref())?;
+    if let Some(path) = &options.report {
+        files::check_folder(path)?;
+    }
+    let folder = SessionFolder::create(&library).map_err(|error| {
+        Complaint::new(Exit::Internal, format!("failed to create the folder of the session: {error}"))
+            .hint("check that TMPDIR names a folder that you may write to")
+    })?;
+    let mut signals = Signals::listen()
+        .map_err(|error| Complaint::new(Exit::Internal, format!("failed to listen for signals: {error}")))?;
+    let fleet = tokio::select! {
+        fleet = connection::producer(&options.producer, Fleet::builder()) => fleet?,
+        _ = signals.next() => {
+            return Err(Complaint::new(Exit::Interrupted, "interrupted before a session was requested"));
+        }
+    };
+    let opened = Box::pin(leases::take(&fleet, jobs, options, lines, &mut signals)).await;
+    let ended = match opened {
+        Ok(sessions) => Box::pin(with_leases(options, sessions, &folder, lines, &mut signals, report)).await,
+        Err(complaint) => Err(complaint),
+    };
+    let _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()).await;
+    ended
+}
+
+/// Runs the command while the leases are open.
+async fn with_leases(
+    options: &Options,
+    sessions: Vec<Open>,
+    folder: &SessionFolder,
+    lines: Lines,
+    signals: &mut Signals,
+    report: &mut Report,
+) -> Result<u8, Complaint> {
+    let begun = Instant::now();
+    let routes = sessions.iter().map(|session| session.lease.route()).collect();
+    let (relay, rejections) = Relay::start(&folder.socket(), routes).map_err(|error| {
+        Complaint::new(Exit::Internal, format!("failed to listen for the command's processes: {error}"))
+    })?;
+    let (told, ended) = watch::channel(None);
+    let attending: Vec<_> =
+        sessions.into_iter().map(|session| tokio::spawn(outcome::attend(session, ended.clone(), lines))).collect();
+    let ran = match program::start(&options.command, folder) {
+        Ok(mut child) => program::wait(&mut child, signals, rejections, lines).await,
+        Err(complaint) => Err(complaint),
+    };
+    let program = match &ran {
+        Ok(program) => *program,
+        // The worker must know that nothing runs.
+        Err(complaint) => ProgramEnd::Code(complaint.exit.code().into()),
+    };
+    told.send_replace(Some(program));
+    let mut ends: Vec<SessionEnd> = Vec::new();
+    for attended in attending {
+        // A task ends with an error only if it panics.
+        ends.extend(attended.await.ok());
+    }
+    drop(relay);
+    report.add(ran.is_ok().then_some(program), &ends);
+    ran?;
+    lines.info(&lines::summary(begun.elapsed(), &outcome::sum(&ends)));
+    let Ending { code, note } = ending::decide(program, outcome::cut(&ends).as_ref(), folder.has_lacked());
+    report.reason = note.clone();
+    if let Some(note) = note {
+        lines.warn(&note);
+    }
+    Ok(code)
+}
+
+/// The jobs to submit: one for each session.
+fn jobs(options: &Options) -> Result<Vec<Job>, Complaint> {
+    submit::given_once(options.label.iter().map(|label| ("label", &label.key)))?;
+    let jobs: Vec<Job> = (0..options.sessions).map(|_| options.job()).collect();
+    if let Some(job) = jobs.first() {
+        job.clone().build().map_err(|problem| submit::invalid(&problem, job.program()))?;
+    }
+    Ok(jobs)
+}
+
+/// The command and its arguments.
+type CommandLine = [OsString];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! The options of `gpufleet run`.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::Args;
+use gpufleet::{Job, schema::PoolName};
+
+use super::label;
+use crate::{
+    environment, exit, json,
+    options::ProducerOptions,
+    requirements::{ByteSize, Capability},
+    spec::{self, LabelSpec},
+};
+
+/// Run a program on this machine with the GPU of a worker
+///
+/// The command runs here, with its files, terminal and signals. Its CUDA driver calls run on a worker, which holds the device memory of
+/// --memory until the command ends. Programs that use the driver API work unchanged, such as those of numba-cuda, PyCUDA, tinygrad and
+/// cudarc. Programs that contain NVIDIA's CUDA runtime do not, such as those of PyTorch and CuPy.
+///
+/// The command starts once a worker has the memory. Lines of gpufleet itself go to standard error and begin with `gpufleet:`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", json::RUN_REPORT, exit::TABLE))]
+pub struct Options {
+    /// Device memory to lease, such as 8GiB. The program sees a device with this much memory
+    #[arg(long, value_name = "SIZE", value_parser = memory, help_heading = "Session")]
+    pub memory: ByteSize,
+    /// Leases of --memory each, for as many processes that use the GPU at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = spec::whole(1..=SESSIONS_MAX), help_heading = "Session")]
+    pub sessions: u32,
+    /// Longest time for which the session is open, such as 30m or 2h [default: set by the pool]
+    #[arg(long, value_name = "DURATION", value_parser = spec::time_limit, help_heading = "Session")]
+    pub time_limit: Option<Duration>,
+    /// Longest time without a driver call or a running kernel [default: set by the pool]
+    #[arg(long, value_name = "DURATION", value_parser = spec::time_limit, help_heading = "Session")]
+    pub idle_limit: Option<Duration>,
+    /// Longest time to wait for a worker [default: set by the pool, else none]
+    #[arg(long, value_name = "DURATION", value_parser = spec::queue_limit, help_heading = "Session")]
+    pub queue_limit: Option<Duration>,
+    /// gpufleet's driver library [default: beside gpufleet, else in ../lib/gpufleet or /usr/lib/gpufleet]
+    #[arg(long, value_name = "FILE", env = environment::SESSION_LIBRARY, help_heading = "Session")]
+    pub library: Option<PathBuf>,
+
+    /// Name of the job in the history
+    #[arg(long, value_parser = spec::name, help_heading = "Job")]
+    pub name: Option<String>,
+    /// Label to find the job by. Repeatable
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Job")]
+    pub label: Vec<LabelSpec>,
+    /// Pool whose workers offer sessions [default: default]
+    #[arg(long, env = environment::POOL, help_heading = "Job")]
+    pub pool: Option<PoolName>,
+    /// Use only a device whose name contains this text, such as H200
+    #[arg(long, value_name = "NAME", help_heading = "Job")]
+    pub device_name: Option<String>,
+    /// Use only a device with at least this much memory, such as 40GiB
+    #[arg(long, value_name = "SIZE", help_heading = "Job")]
+    pub min_memory: Option<ByteSize>,
+    /// Use only a device of at least this compute capability, such as 8.0
+    #[arg(long, value_name = "X.Y", help_heading = "Job")]
+    pub compute_capability: Option<Capability>,
+
+    /// Write how the session and the command ended to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print only errors and warnings
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub producer: ProducerOptions,
+    /// The command with its arguments, after --
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// More processes than a worker takes sessions hardly ever share one program.
+const SESSIONS_MAX: u32 = 256;
+
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet run --memory 512MiB -- python train.py
+  gpufleet run --pool team-a --memory 8GiB --time-limit 1h -- python train.py --epochs 3
+  Two programs, one after the other, in one session:
+    gpufleet run --memory 2GiB -- sh -c 'python prepare.py && python train.py'
+  Four processes at the same time:
+    gpufleet run --memory 1GiB --sessions 4 -- pytest -n 4
+  A report for a script:
+    gpufleet run --memory 2GiB --report run.json -- ./simulate";
+
+impl Options {
+    pub fn pool(&self) -> PoolName {
+        self.pool.clone().unwrap_or_default()
+    }
+
+    /// The job of one session, with a new id.
+    pub fn job(&self) -> Job {
+        let mut job = Job::session(label::of(&self.command), self.memory.0).pool(self.pool());
+        if let Some(name) = &self.name {
+            job = job.name(name);
+        }
+        for label in &self.label {
+            job = job.label(&label.key, &label.value);
+        }
+        if let Some(limit) = self.time_limit {
+            job = job.time_limit(limit);
+        }
+        if let Some(limit) = self.idle_limit {
+            job = job.idle_limit(limit);
+        }
+        if let Some(limit) = self.queue_limit {
+            job = job.queue_limit(limit);
+        }
+        if let Some(device) = &self.device_name {
+            job = job.requires_device(device);
+        }
+        if let Some(size) = self.min_memory {
+            job = job.requires_memory(size.0);
+        }
+        if let Some(Capability { major, minor }) = self.compute_capability {
+            job = job.requires_compute_capability(major, minor);
+        }
+        job
+    }
+}
+
+fn memory(text: &str) -> Result<ByteSize, String> {
+    match text.parse::<ByteSize>() {
+        Ok(ByteSize(0)) => Err("a session needs device memory".to_owned()),
+        parsed => parsed.map_err(|problem| problem.to_string()),
+    }
+}
