@@ -6,7 +6,7 @@ use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 use tokio::process::Command;
 
 use crate::{
-    python::{EXTENSION, Package},
+    python::{LIBRARIES, Package},
     setup,
     terminal::Terminal,
     workspace::{self, FLEET_PACKAGES, cargo},
@@ -43,7 +43,7 @@ pub async fn run_python(options: &Options) -> anyhow::Result<()> {
 async fn build(terminal: &Terminal) -> anyhow::Result<()> {
     terminal.heading("build with optimisation");
     let mut build = cargo(["build", "--release", "--package", "gpufleet-bench"]);
-    build.args(FLEET_PACKAGES.iter().chain(&[EXTENSION]).flat_map(|package| ["--package", package]));
+    build.args(FLEET_PACKAGES.iter().chain(&LIBRARIES).flat_map(|package| ["--package", package]));
     workspace::run(build).await
 }
 

@@ -17,7 +17,9 @@ pub async fn run() -> anyhow::Result<()> {
     let terminal = Terminal::new();
     terminal.heading("format");
     workspace::run(cargo(["fmt", "--all", "--check"])).await?;
-    workspace::run(cargo(["fmt", "--check", "--manifest-path", "emulator/fuzz/Cargo.toml"])).await?;
+    for manifest in ["emulator/fuzz/Cargo.toml", "remote/fuzz/Cargo.toml"] {
+        workspace::run(cargo(["fmt", "--check", "--manifest-path", manifest])).await?;
+    }
     setup::ensure(&[Part::Services], &terminal)?;
     // Runs the installation in the background, so that downloads and the compiler do not wait for each other.
     let rest = tokio::task::spawn_blocking(|| setup::ensure(&Part::ALL, &Terminal::new()));

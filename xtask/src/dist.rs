@@ -25,13 +25,14 @@ use files::{COMMAND, Programs};
 
 /// The profile in Cargo.toml, and the folder in `target` that cargo uses for it.
 const PROFILE: &str = "dist";
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
     "gpufleet-cli",
     "gpufleet-worker",
     "gpufleet-ledger",
     "gpufleet-console",
     "gpufleet-local-s3",
     "gpufleet-emulator",
+    "gpufleet-driver",
 ];
 
 #[derive(Debug, Default, clap::Args)]
@@ -48,14 +49,17 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::DebianTools, Part::Zig], &terminal)?;
     let started = Instant::now();
-    let (programs, portable) = match &options.programs {
-        Some(folder) => (Programs::in_folder(folder.clone()), Programs::in_folder(folder.clone())),
-        None => (build(&terminal).await?, build_portable(&terminal).await?),
+    let (programs, portable, libraries) = match &options.programs {
+        Some(folder) => {
+            let given = || Programs::in_folder(folder.clone());
+            (given(), given(), given())
+        }
+        None => (build(&terminal).await?, build_portable(&terminal).await?, build_libraries(&terminal).await?),
     };
     let folder = folder()?;
     workspace::fresh_folder(&folder)?;
     terminal.heading("pack them");
-    archive::build(&portable, &folder).await?;
+    archive::build(&portable, &libraries, &folder).await?;
     debian::build(&programs, &folder).await?;
     if !options.no_wheel {
         for wheel in wheel::build().await? {
@@ -79,6 +83,14 @@ async fn build_portable(terminal: &Terminal) -> anyhow::Result<Programs> {
     terminal.heading("build the command for every Linux");
     workspace::run(portable::build(&["--locked", "--profile", PROFILE, "--package", COMMAND]).await?).await?;
     Ok(Programs::in_folder(workspace::target()?.join(portable::triple()).join(PROFILE)))
+}
+
+/// Builds the library of the archive, which the programs of any Linux system with glibc load.
+async fn build_libraries(terminal: &Terminal) -> anyhow::Result<Programs> {
+    terminal.heading("build the driver library for every Linux");
+    workspace::run(portable::build_library(&["--locked", "--profile", PROFILE, "--package", "gpufleet-driver"])?)
+        .await?;
+    Ok(Programs::in_folder(workspace::target()?.join(portable::library_triple()).join(PROFILE)))
 }
 
 /// Returns the folder of the results.

@@ -1,7 +1,8 @@
 //! `cargo xtask emulator-numba`, `emulator-tinygrad` and `emulator-pycuda`: run third-party programs on the emulated
 //! driver.
 //!
-//! The programs find the emulator as they find NVIDIA's driver: by its name on the library path.
+//! The programs find the emulator as they find NVIDIA's driver: by its name on the library path. With `--session` they find our library
+//! there, and the emulator is a worker's device.
 
 use std::{
     fs, io,
@@ -10,22 +11,22 @@ use std::{
 };
 
 use anyhow::Context as _;
-use gpufleet_local::setup::Part;
+use gpufleet_local::{Cuda, LocalFleet, setup::Part};
 use tokio::process::Command;
 
 use crate::{
-    emulator_session::Sessions,
     setup,
     terminal::Terminal,
     workspace::{self, cargo},
 };
 
 const EMULATOR: &str = "libgpufleet_emulator.so";
-const DRIVER: &str = "libgpufleet_driver.so";
+/// The packages that a run in sessions needs.
+const IN_SESSIONS: [&str; 4] = ["gpufleet-emulator", "gpufleet-driver", "gpufleet-cli", "gpufleet-worker"];
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Run the program in a session: its calls go to a driver in another process
+    /// Run the program with `gpufleet run`: its calls go to a worker with an emulated device
     #[arg(long)]
     session: bool,
     /// Passed on to the program: for numba, files of tests such as `cudapy/test_print.py`; for PyCUDA, examples such as
@@ -71,47 +72,100 @@ pub const PYCUDA: Program = Program {
     script: "emulator/programs/pycuda/run.py",
 };
 
+/// Sessions that the processes of a program have at a time.
+const SESSIONS: u32 = 4;
+/// Device memory of each session.
+const SESSION_MEMORY: &str = "2GiB";
+/// Memory of the emulated device, which all sessions share.
+const DEVICE_MEMORY: &str = "12GiB";
+
 pub async fn run(program: &Program, options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(program.parts, &terminal)?;
     terminal.heading("build");
-    workspace::run(cargo(["build", "--package", "gpufleet-emulator", "--package", "gpufleet-driver"])).await?;
-    let compiler = Part::Compiler.folder()?.join("nvidia");
-    let folder = if options.session { "session" } else { "lib" };
-    let library = if options.session { DRIVER } else { EMULATOR };
-    let libraries = std::env::join_paths([library_folder(folder, library)?, compiler.join("cuda_nvrtc/lib")])?;
+    if options.session {
+        return in_sessions(program, options, &terminal).await;
+    }
+    workspace::run(cargo(["build", "--package", "gpufleet-emulator"])).await?;
     terminal.heading(&format!("run {}", program.name));
-    let command = |script: &str| -> anyhow::Result<Command> {
-        let mut command = Command::new(program.parts[0].interpreter()?);
-        command.arg(script).current_dir(workspace::root());
-        command.env("LD_LIBRARY_PATH", &libraries).env("LOGS", workspace::target()?.join("emulator-programs/logs"));
-        command.env("DEV", "CUDA").env("CUDA_PATH", compiler.join("cuda_runtime"));
-        // Files that the programs share are in the parent folder of theirs.
-        command.env("PYTHONPATH", "emulator/programs").env_remove("PYTHONHOME");
+    let mut command = Command::new(program.parts[0].interpreter()?);
+    command.arg(program.script).args(&options.arguments);
+    configure(&mut command, Some(library_folder()?))?;
+    workspace::run(command).await
+}
+
+/// Runs the program with `gpufleet run` on a fleet of its own, whose device is emulated.
+async fn in_sessions(program: &Program, options: &Options, terminal: &Terminal) -> anyhow::Result<()> {
+    setup::ensure(&[Part::Services], terminal)?;
+    let mut build = cargo(["build"]);
+    build.args(IN_SESSIONS.iter().flat_map(|package| ["--package", package]));
+    workspace::run(build).await?;
+    let fleet = LocalFleet::builder().label("programs").ledger(false).bin_dir(workspace::target()?.join("debug"));
+    let fleet =
+        fleet.pools([format!("default:sessions={SESSIONS},session-memory=100%,session-idle=2h")]).cuda(Cuda::Emulated);
+    let fleet =
+        fleet.worker_args(["--session-listen", "127.0.0.1:0"]).worker_env("GPUFLEET_EMULATOR_MEMORY", DEVICE_MEMORY);
+    let fleet = fleet.start().await?;
+    let ran = run_in_sessions(program, options, &fleet, terminal).await;
+    fleet.stop().await?;
+    ran
+}
+
+async fn run_in_sessions(
+    program: &Program,
+    options: &Options,
+    fleet: &LocalFleet,
+    terminal: &Terminal,
+) -> anyhow::Result<()> {
+    let report = results()?.join("report.json");
+    let run = |sessions: u32, script: &str| -> anyhow::Result<Command> {
+        let mut command = Command::new(workspace::target()?.join("debug/gpufleet"));
+        command.args(["run", "--quiet", "--memory", SESSION_MEMORY, "--sessions", &sessions.to_string(), "--report"]);
+        command.arg(&report).arg("--").arg(program.parts[0].interpreter()?).arg(script);
+        command.env("GPUFLEET_AMQP_URL", &fleet.endpoints().amqp_url);
+        configure(&mut command, None)?;
         Ok(command)
     };
-    let mut all = command(program.script)?;
+    terminal.heading(&format!("run {} in sessions", program.name));
+    let mut all = run(SESSIONS, program.script)?;
     all.args(&options.arguments);
-    if !options.session {
-        return workspace::run(all).await;
-    }
-    let sessions = Sessions::start(&workspace::target()?.join("debug").join(EMULATOR))?;
-    workspace::run(sessions.of(all)).await?;
+    workspace::run(all).await?;
     let Some((script, waits_max)) = program.counted else { return Ok(()) };
     terminal.heading(&format!("count how often {script} waits"));
-    let sessions = Sessions::start(&workspace::target()?.join("debug").join(EMULATOR))?;
-    workspace::run(sessions.of(command(script)?)).await?;
-    let waits = sessions.waits().await?;
+    workspace::run(run(1, script)?).await?;
+    let report: serde_json::Value =
+        serde_json::from_slice(&fs::read(&report).context("failed to read the report of the run")?)?;
+    let waits = report["used"]["waits"].as_u64().context("the report does not tell how often the program waited")?;
     println!("{waits} waits; at most {waits_max}");
     anyhow::ensure!(waits <= waits_max, "the program waits more often for the session than it may");
     Ok(())
 }
 
-/// Returns a folder in which a library has the names of NVIDIA's driver.
-fn library_folder(folder: &str, library: &str) -> anyhow::Result<PathBuf> {
-    let folder = workspace::target()?.join("emulator-programs").join(folder);
+/// Sets what the programs find in their environment.
+fn configure(command: &mut Command, driver: Option<PathBuf>) -> anyhow::Result<()> {
+    let compiler = Part::Compiler.folder()?.join("nvidia");
+    let libraries = driver.into_iter().chain([compiler.join("cuda_nvrtc/lib")]);
+    command.current_dir(workspace::root());
+    command.env("LD_LIBRARY_PATH", std::env::join_paths(libraries)?);
+    command.env("LOGS", results()?.join("logs"));
+    command.env("DEV", "CUDA").env("CUDA_PATH", compiler.join("cuda_runtime"));
+    // Files that the programs share are in the parent folder of theirs.
+    command.env("PYTHONPATH", "emulator/programs").env_remove("PYTHONHOME");
+    Ok(())
+}
+
+/// Returns the folder for what a run needs and writes.
+fn results() -> anyhow::Result<PathBuf> {
+    let folder = workspace::target()?.join("emulator-programs");
     fs::create_dir_all(&folder).with_context(|| format!("failed to create {}", folder.display()))?;
-    let library = workspace::target()?.join("debug").join(library);
+    Ok(folder)
+}
+
+/// Returns a folder in which the emulator has the names of NVIDIA's driver.
+fn library_folder() -> anyhow::Result<PathBuf> {
+    let folder = results()?.join("lib");
+    fs::create_dir_all(&folder).with_context(|| format!("failed to create {}", folder.display()))?;
+    let library = workspace::target()?.join("debug").join(EMULATOR);
     for name in ["libcuda.so", "libcuda.so.1"] {
         link(&library, &folder.join(name))?;
     }

@@ -1,10 +1,12 @@
-//! `cargo xtask fuzz`: searches for PTX texts that make the emulator panic, hang or use unbounded memory.
+//! `cargo xtask fuzz`: searches for PTX texts that make the emulator panic, hang or use unbounded memory, and for messages that do this to a
+//! session.
 //!
 //! libFuzzer's coverage comes from an LLVM pass that the stable compiler has too.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
@@ -17,6 +19,9 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
+    /// What to fuzz: ptx, the emulator's loader, or session, the messages of sessions
+    #[arg(long, value_enum, default_value_t = Target::Ptx)]
+    pub target: Target,
     /// How long to look, on one core
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
@@ -41,50 +46,108 @@ const TEXT_BYTES_MAX: u32 = 16 << 10;
 /// The folders with texts to begin with: valid ones, refused ones, and earlier findings. The cases of every instruction are added to them.
 const SEEDS: [&str; 5] = ["emulator/cases", "kernels", "worker/tests", "tests/harness", "emulator/fuzz/regressions"];
 
+/// Inputs that one process tries. Contexts of ended sessions stay in their process, whose memory is bounded.
+const SESSION_RUNS: u32 = 20_000;
+
+/// What can be fuzzed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Target {
+    Ptx,
+    Session,
+}
+
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ptx => "ptx",
+            Self::Session => "session",
+        }
+    }
+
+    /// What to do with a finding.
+    fn keep(self) -> &'static str {
+        match self {
+            Self::Ptx => "keep the input in emulator/fuzz/regressions",
+            Self::Session => "add a test of its calls to remote/session/tests/pair/strangers.rs",
+        }
+    }
+
+    /// The folder of the target's package, from the root.
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Ptx => "emulator/fuzz",
+            Self::Session => "remote/fuzz",
+        }
+    }
+}
+
 pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
-    terminal.heading("build the fuzz target and the cases");
+    let (name, folder) = (options.target.name(), options.target.folder());
+    terminal.heading("build the fuzz target");
     let (root, target) = (workspace::root(), workspace::target()?.join("fuzz"));
     // Naming the target keeps the flags away from build scripts and macros.
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut build =
-        cargo(["build", "--release", "--locked", "--target", &host, "--manifest-path", "emulator/fuzz/Cargo.toml"]);
+    let manifest = format!("{folder}/Cargo.toml");
+    let mut build = cargo(["build", "--release", "--locked", "--target", &host, "--manifest-path", &manifest]);
     build.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f")).env("CARGO_TARGET_DIR", &target);
     workspace::run(build).await?;
-    workspace::build(&["gpufleet-conformance"]).await?;
-    let [corpus, seeds, findings] = ["corpus", "seeds", "findings"].map(|name| target.join(name));
+    let [corpus, seeds, findings] = ["corpus", "seeds", "findings"].map(|kind| target.join(name).join(kind));
     if seeds.exists() {
         fs::remove_dir_all(&seeds).with_context(|| format!("failed to remove {}", seeds.display()))?;
     }
     for folder in [&corpus, &seeds, &findings] {
         fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
     }
+    let program = target.join(host).join("release").join(name);
+    let deadline = Instant::now() + Duration::from_secs(options.seconds.into());
+    terminal.heading(&format!("fuzz for {} s", options.seconds));
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now()).as_secs();
+        let mut fuzz = Command::new(&program);
+        fuzz.arg(format!("-max_total_time={}", left.max(1)))
+            .arg(format!("-timeout={TIMEOUT_SECONDS}"))
+            .arg(format!("-rss_limit_mb={RESIDENT_MIB_MAX}"))
+            .arg(format!("-malloc_limit_mb={ALLOCATION_MIB_MAX}"))
+            .arg(format!("-artifact_prefix={}/", findings.display()))
+            .args(["-print_final_stats=1", "-verbosity=1"]);
+        match options.target {
+            Target::Ptx => seed_with_ptx(&root, &seeds, &mut fuzz).await?,
+            Target::Session => of_sessions(&mut fuzz).await?,
+        }
+        fuzz.args([&corpus, &seeds]);
+        if let Err(error) = workspace::run(fuzz).await {
+            if error.is::<crate::interrupt::Interrupted>() {
+                return Err(error);
+            }
+            let findings = findings.display();
+            bail!("{error:#}; the input lies in {findings}: mend it, and {}", options.target.keep());
+        }
+        if options.target == Target::Ptx || Instant::now() >= deadline {
+            return Ok(());
+        }
+    }
+}
+
+/// Prepares the texts to begin with.
+async fn seed_with_ptx(root: &Path, seeds: &Path, fuzz: &mut Command) -> anyhow::Result<()> {
+    workspace::build(&["gpufleet-conformance"]).await?;
     for folder in SEEDS {
-        copy_texts(&root.join(folder), &seeds)?;
+        copy_texts(&root.join(folder), seeds)?;
     }
     let mut cases = Command::new(workspace::programs()?.join("ptx-cases"));
-    cases.arg("--write").arg(&seeds);
+    cases.arg("--write").arg(seeds);
     workspace::run(cases).await?;
-    terminal.heading(&format!("fuzz for {} s", options.seconds));
-    let mut fuzz = Command::new(target.join(host).join("release/ptx"));
-    fuzz.arg(format!("-max_total_time={}", options.seconds))
-        .arg(format!("-timeout={TIMEOUT_SECONDS}"))
-        .arg(format!("-rss_limit_mb={RESIDENT_MIB_MAX}"))
-        .arg(format!("-malloc_limit_mb={ALLOCATION_MIB_MAX}"))
-        .arg(format!("-max_len={TEXT_BYTES_MAX}"))
-        .arg(format!("-dict={}", root.join("emulator/fuzz/ptx.dict").display()))
-        .arg(format!("-artifact_prefix={}/", findings.display()))
-        .args(["-print_final_stats=1", "-verbosity=1"])
-        .args([&corpus, &seeds]);
-    if let Err(error) = workspace::run(fuzz).await {
-        if error.is::<crate::interrupt::Interrupted>() {
-            return Err(error);
-        }
-        bail!(
-            "{error:#}; the text lies in {}: mend it, and keep the text in emulator/fuzz/regressions",
-            findings.display()
-        );
-    }
+    fuzz.arg(format!("-max_len={TEXT_BYTES_MAX}"))
+        .arg(format!("-dict={}", root.join("emulator/fuzz/ptx.dict").display()));
+    Ok(())
+}
+
+/// Gives sessions the emulator as their driver.
+async fn of_sessions(fuzz: &mut Command) -> anyhow::Result<()> {
+    workspace::build(&["gpufleet-emulator"]).await?;
+    let emulator = workspace::target()?.join("debug/libgpufleet_emulator.so");
+    fuzz.env("FUZZ_DRIVER", emulator).arg(format!("-runs={SESSION_RUNS}"));
     Ok(())
 }
 

@@ -18,7 +18,6 @@ mod deny;
 mod dist;
 mod docs;
 mod emulator_programs;
-mod emulator_session;
 mod fuzz;
 mod interrupt;
 mod kernels;
@@ -85,8 +84,6 @@ enum Command {
     EmulatorTinygrad(emulator_programs::Options),
     /// Build PyCUDA and run its examples on the emulated driver; arguments name examples
     EmulatorPycuda(emulator_programs::Options),
-    #[command(hide = true)]
-    EmulatorSession(emulator_session::Options),
     /// Check and build the web application of the console, and test it in Chromium on a private fleet; arguments go to Node's test runner
     Console(console::Options),
     /// Build the wheel and the source distribution of the Python package into target/wheels
@@ -95,7 +92,7 @@ enum Command {
     Dist(dist::Options),
     /// Install that Debian package into fresh Debian systems with debootstrap, and run a user's first minutes there; needs root
     TestPackages(test_packages::Options),
-    /// Fuzz the emulator's PTX loader with libFuzzer
+    /// Fuzz the emulator's PTX loader, or the messages of sessions, with libFuzzer
     Fuzz(fuzz::Options),
     /// What continuous integration runs: format, clippy, tests, whether the catalog's PTX and the ledger's queries are up to date
     Ci,
@@ -154,7 +151,6 @@ async fn main() -> ExitCode {
         Command::EmulatorNumba(options) => emulator_programs::run(&emulator_programs::NUMBA, &options).await,
         Command::EmulatorTinygrad(options) => emulator_programs::run(&emulator_programs::TINYGRAD, &options).await,
         Command::EmulatorPycuda(options) => emulator_programs::run(&emulator_programs::PYCUDA, &options).await,
-        Command::EmulatorSession(options) => emulator_session::serve(&options),
         Command::Console(options) => Box::pin(console::run(&options)).await,
         Command::Wheel => wheel::run().await,
         Command::Dist(options) => dist::run(&options).await,

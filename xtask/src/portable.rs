@@ -1,4 +1,5 @@
-//! Builds programs that run on any Linux system: zig's C compiler and linker link them with musl.
+//! Builds programs that run on any Linux system: zig's C compiler and linker link them with musl. A library that other programs load is
+//! linked with an old glibc instead.
 
 use std::path::Path;
 
@@ -13,13 +14,30 @@ pub fn triple() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
+/// The glibc of the oldest systems that run the wheel too.
+const GLIBC: &str = "2.17";
+
+/// Returns Rust's name of the system of libraries. The folder in `target` for these builds has the same name.
+pub fn library_triple() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
+}
+
+/// Returns the command that builds a library with these options of `cargo build`.
+pub fn build_library(options: &[&str]) -> anyhow::Result<Command> {
+    zigbuild(&format!("{}.{GLIBC}", library_triple()), options)
+}
+
 /// Returns the command that builds with these options of `cargo build`.
 pub async fn build(options: &[&str]) -> anyhow::Result<Command> {
     ensure_standard_library().await?;
+    zigbuild(&triple(), options)
+}
+
+fn zigbuild(target: &str, options: &[&str]) -> anyhow::Result<Command> {
     let interpreter = Part::Zig.interpreter()?;
     let program = interpreter.parent().context("an interpreter lies in a folder")?.join("cargo-zigbuild");
     let mut build = Command::new(program);
-    build.args(["zigbuild", "--target", &triple()]).args(options);
+    build.args(["zigbuild", "--target", target]).args(options);
     build.current_dir(workspace::root());
     workspace::remove_package(&mut build);
     with_zig(&mut build)?;

@@ -24,8 +24,12 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// The Cargo package of the extension module.
-pub const EXTENSION: &str = "gpufleet-python";
+/// The Cargo packages of the Python package's libraries: the extension module, and the driver of sessions.
+pub const LIBRARIES: [&str; 2] = ["gpufleet-python", DRIVER];
+/// The Cargo package of the driver of sessions.
+pub const DRIVER: &str = "gpufleet-driver";
+/// The driver of sessions in the Python package. In the folder of the sources, Python would take it for an extension module.
+pub const DRIVER_FILE: &str = "gpufleet/lib/libgpufleet_driver.so";
 /// The folders of Python sources in a wheel, as `pyproject.toml` lists them.
 const PACKAGES: [&str; 2] = ["gpufleet", "gpufleet_pytest"];
 
@@ -39,7 +43,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler, Part::PythonTools], &terminal)?;
     terminal.heading("build");
-    workspace::build(&[&FLEET_PACKAGES[..], &[EXTENSION]].concat()).await?;
+    workspace::build(&[&FLEET_PACKAGES[..], &LIBRARIES].concat()).await?;
     let package = Package::assemble(&workspace::programs()?).await?;
     terminal.heading("test the Python package");
     if !options.arguments.is_empty() {
@@ -56,8 +60,8 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 impl Package {
-    /// Assembles the package with the extension module that cargo has built into the folder `built`. maturin would build the module and all
-    /// of its dependencies again, because their features differ if the module is selected alone.
+    /// Assembles the package with the libraries that cargo has built into the folder `built`. maturin would build the module and all of its
+    /// dependencies again, because their features differ if the module is selected alone.
     pub async fn assemble(built: &Path) -> anyhow::Result<Self> {
         let site = folder()?.join("site");
         workspace::fresh_folder(&site)?;
@@ -70,9 +74,8 @@ impl Package {
         for package in PACKAGES {
             copy_sources(&sources.join(package), &site.join(package))?;
         }
-        let (built, module) = (built.join("lib_core.so"), site.join("gpufleet/_core.abi3.so"));
-        fs::copy(&built, &module)
-            .with_context(|| format!("failed to copy {} to {}", built.display(), module.display()))?;
+        copy(&built.join("lib_core.so"), &site.join("gpufleet/_core.abi3.so"))?;
+        copy(&built.join("libgpufleet_driver.so"), &site.join(DRIVER_FILE))?;
         Ok(Self { site })
     }
 
@@ -144,6 +147,12 @@ fn tool(module: &str) -> anyhow::Result<Command> {
 
 fn folder() -> anyhow::Result<PathBuf> {
     Ok(workspace::target()?.join("python"))
+}
+
+/// Copies a file into a folder, which is made if necessary.
+pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let copied = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::copy(from, to));
+    copied.map(drop).with_context(|| format!("failed to copy {} to {}", from.display(), to.display()))
 }
 
 fn copy_sources(from: &Path, to: &Path) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 use tokio::process::Command;
 
 use crate::{
-    python::{EXTENSION, Package},
+    python::{LIBRARIES, Package},
     setup,
     terminal::Terminal,
     workspace::{self, FLEET_PACKAGES},
@@ -45,7 +45,7 @@ pub async fn run(peer: &Peer, options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler, Part::PythonTools, peer.part], &terminal)?;
     terminal.heading("build");
-    workspace::build(&[&FLEET_PACKAGES[..], &[EXTENSION]].concat()).await?;
+    workspace::build(&[&FLEET_PACKAGES[..], &LIBRARIES].concat()).await?;
     let package = Package::assemble(&workspace::programs()?).await?;
     terminal.heading(&format!("test the Python package with {}", peer.name));
     workspace::run(peer.pytest(&package, options)?).await

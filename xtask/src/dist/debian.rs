@@ -5,13 +5,13 @@ use std::{fs, os::unix::fs::symlink, path::Path};
 use anyhow::Context as _;
 use tokio::process::Command;
 
-use super::files::{COMMAND, Programs, install, of_project, write};
+use super::files::{COMMAND, DRIVER, Programs, install, of_project, write};
 use crate::workspace::{self, output_of};
 
 const PROGRAMS: [&str; 5] = [COMMAND, "gpufleet-worker", "gpufleet-ledger", "gpufleet-console", "gpufleet-local-s3"];
 /// The emulator's library. A worker looks for it in the folder of its own program.
 const EMULATOR: &str = "libgpufleet_emulator.so";
-/// The folder of the programs and the library. `/usr/bin` has links to the programs. Other programs can't link with the library there.
+/// The folder of the programs and the libraries. `/usr/bin` has links to the programs. Other programs can't link with the libraries there.
 const FOLDER: &str = "usr/lib/gpufleet";
 /// The services. Each has a systemd unit.
 const SERVICES: [&str; 4] = ["worker", "recorder", "api", "console"];
@@ -29,12 +29,14 @@ pub async fn build(programs: &Programs, packages: &Path) -> anyhow::Result<()> {
         symlink(Path::new("../lib/gpufleet").join(program), bin.join(program))
             .with_context(|| format!("failed to link {program}"))?;
     }
-    let emulator = root.join(FOLDER).join(EMULATOR);
-    install(&programs.path(EMULATOR), &emulator, 0o644)?;
-    // Removes the names of functions, which cargo leaves in a library.
-    let mut strip = tool("strip", &["--strip-unneeded"]);
-    strip.arg(emulator);
-    workspace::run(strip).await?;
+    for library in [EMULATOR, DRIVER] {
+        let installed = root.join(FOLDER).join(library);
+        install(&programs.path(library), &installed, 0o644)?;
+        // Removes the names of functions, which cargo leaves in a library.
+        let mut strip = tool("strip", &["--strip-unneeded"]);
+        strip.arg(installed);
+        workspace::run(strip).await?;
+    }
     programs.describe_command(&root.join("usr/share")).await?;
     install_services(root)?;
     install_documents(root).await?;
@@ -87,7 +89,7 @@ async fn dependencies(root: &Path) -> anyhow::Result<String> {
     write(&source.path().join("debian/control"), "Source: gpufleet\n\nPackage: gpufleet\nArchitecture: any\n", 0o644)?;
     let mut find = tool("dpkg-shlibdeps", &["-O"]);
     find.args(PROGRAMS.iter().map(|program| root.join(FOLDER).join(program)));
-    find.arg(root.join(FOLDER).join(EMULATOR)).current_dir(source.path());
+    find.args([EMULATOR, DRIVER].map(|library| root.join(FOLDER).join(library))).current_dir(source.path());
     let found = output_of(find).await?;
     let dependencies = found.trim().strip_prefix("shlibs:Depends=");
     dependencies.map(str::to_owned).with_context(|| format!("dpkg-shlibdeps printed {found:?}"))

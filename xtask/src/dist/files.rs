@@ -13,6 +13,8 @@ use crate::workspace::{self, output_of};
 
 /// The command that producers use.
 pub const COMMAND: &str = "gpufleet";
+/// The driver library that programs in sessions load. The command finds it beside itself, or in `lib/gpufleet`.
+pub const DRIVER: &str = "libgpufleet_driver.so";
 
 /// A folder with built programs.
 pub struct Programs {
