@@ -345,7 +345,8 @@ pub(crate) fn is_suspended(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state == 'T')
 }
 
-fn children(parent: u32) -> Vec<u32> {
+/// Returns the process ids of a process's children.
+pub fn children(parent: u32) -> Vec<u32> {
     let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     pids.filter(|pid| stat(*pid).is_some_and(|(state, of)| of == parent && state != 'Z')).collect()
 }
@@ -357,7 +358,8 @@ fn stat(pid: u32) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-fn command_line(pid: u32) -> String {
+/// Returns the command line of a process, with blanks between the words.
+pub fn command_line(pid: u32) -> String {
     fs::read(format!("/proc/{pid}/cmdline"))
-        .map_or_else(|_| String::new(), |line| String::from_utf8_lossy(&line).into_owned())
+        .map_or_else(|_| String::new(), |line| String::from_utf8_lossy(&line).replace('\0', " "))
 }

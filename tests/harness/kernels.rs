@@ -8,7 +8,7 @@ use gpufleet_schema::{Buffer, Data, Dtype, Inline, Program, Task};
 pub const DOUBLES: &str = include_str!("ptx/doubles.ptx");
 pub const ENDLESS: &str = include_str!("ptx/endless.ptx");
 const SAY: &str = include_str!("../../worker/tests/executor/say.ptx");
-const WILD_WRITE: &str = include_str!("ptx/wild_write.ptx");
+pub const WILD_WRITE: &str = include_str!("ptx/wild_write.ptx");
 
 /// Returns a job that computes `y[i] = 2 · x[i]`.
 pub fn doubles(x: &[f32]) -> Job {

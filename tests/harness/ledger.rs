@@ -55,8 +55,8 @@ impl Ground {
         self.jobs(HistoryFilter::default()).await
     }
 
-    /// Returns the jobs of all pages.
-    async fn jobs(&self, filter: HistoryFilter) -> Result<Vec<JobRow>, LedgerError> {
+    /// Returns the jobs that the filter selects, of all pages.
+    pub async fn jobs(&self, filter: HistoryFilter) -> Result<Vec<JobRow>, LedgerError> {
         let mut filter = HistoryFilter { limit: HistoryFilter::LIMIT_MAX, ..filter };
         let mut all = Vec::new();
         loop {

@@ -34,7 +34,7 @@ pub use collector::{CollectedSpan, Collector};
 pub use command::{Ended, gpufleet_command, gpufleet_peak_memory, gpufleet_process, run_python};
 pub use dead::{DeadLetter, dead_letters};
 pub use delivery::delivered;
-pub use ground::{Ground, TestWorker, is_alive, signal};
+pub use ground::{Ground, TestWorker, children, command_line, is_alive, signal};
 pub use http_service::HttpService;
 pub use memory::memory_bytes;
 pub use metrics::{METRICS, Metrics};

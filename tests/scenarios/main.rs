@@ -61,6 +61,7 @@ mod resident_inputs;
 mod retrying;
 mod s3_blobs;
 mod secrets;
+mod sessions;
 mod several_urls;
 mod spare;
 mod starting;

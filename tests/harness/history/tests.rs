@@ -53,6 +53,7 @@ fn row(attempt: u32, state: AttemptState, superseded: bool) -> AttemptRow {
         charged_us: None,
         timings: None,
         printf_output: None,
+        session: None,
     }
 }
 
