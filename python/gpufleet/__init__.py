@@ -20,6 +20,7 @@ from gpufleet._errors import (
     BlobMissing,
     BlobUnavailable,
     CancelError,
+    ClientLost,
     CompileError,
     ConnectError,
     DeviceLost,
@@ -29,6 +30,7 @@ from gpufleet._errors import (
     ForkedError,
     GpufleetError,
     HistoryError,
+    IdleLimitReached,
     InternalError,
     InvalidJob,
     InvalidTask,
@@ -44,6 +46,7 @@ from gpufleet._errors import (
     OutOfMemory,
     OutputTooLarge,
     PolicyRefused,
+    ProgramFailed,
     Quarantined,
     QueueFull,
     QueueLimitReached,
@@ -72,6 +75,7 @@ if _typing.TYPE_CHECKING:
     from gpufleet._ptx import PtxKernel
     from gpufleet._raw import RawKernel, RawModule
     from gpufleet._reduction import ReductionKernel
+    from gpufleet._session import Session, SessionCounters
 
 __all__ = [
     "AttachError",
@@ -81,6 +85,7 @@ __all__ = [
     "BlobUnavailable",
     "CancelError",
     "CatalogKernel",
+    "ClientLost",
     "CompileError",
     "ConnectError",
     "DeviceLost",
@@ -96,6 +101,7 @@ __all__ = [
     "GpufleetError",
     "History",
     "HistoryError",
+    "IdleLimitReached",
     "InternalError",
     "InvalidJob",
     "InvalidTask",
@@ -114,6 +120,7 @@ __all__ = [
     "OutOfMemory",
     "OutputTooLarge",
     "PolicyRefused",
+    "ProgramFailed",
     "PtxKernel",
     "Quarantined",
     "QueueFull",
@@ -126,6 +133,8 @@ __all__ = [
     "RequirementsNotMet",
     "ResultUnavailable",
     "Results",
+    "Session",
+    "SessionCounters",
     "StoreFailed",
     "SubmitError",
     "TimeLimitReached",
@@ -146,6 +155,8 @@ _LAZY = {
     "RawKernel": "gpufleet._raw",
     "RawModule": "gpufleet._raw",
     "ReductionKernel": "gpufleet._reduction",
+    "Session": "gpufleet._session",
+    "SessionCounters": "gpufleet._session",
 }
 """Names of modules that many programs do not need. They are imported at their first use."""
 

@@ -15,7 +15,7 @@ from gpufleet._changes import Changes
 from gpufleet._core import Client, Job
 from gpufleet._dependent import Dependent
 from gpufleet._diagnostics import Excerpt
-from gpufleet._errors import Failure, FleetClosed
+from gpufleet._errors import Failure, FleetClosed, GpufleetError
 from gpufleet._future import Future, Outputs
 from gpufleet._printed import result_of
 from gpufleet._remote import RemoteArray
@@ -25,7 +25,7 @@ from gpufleet._window import Window
 from gpufleet._wire import array_of
 
 if TYPE_CHECKING:
-    from gpufleet._core import Bytes, _Ended, _Failure
+    from gpufleet._core import Bytes, Session, _Ended, _Failure, _Unsuccessful
     from gpufleet._task import Task
 
 A = TypeVarTuple("A")
@@ -145,6 +145,11 @@ class Connection:
         if (refused := self._client.detach(job)) is not None:
             raise _errors.refused(*refused[1:])
         return job_id
+
+    def open_session(self, job: Job, library: str, is_over: Callable[[], bool]) -> Session | _Unsuccessful | None:
+        """Waits until a worker has opened the session of a job, unless `is_over()` becomes true."""
+        self._require_open()
+        return self._client.open_session(job, library, is_over)
 
     def attach(self, job_id: str, *, read: bool = True) -> Future[Outputs]:
         """Returns a future for a job of an earlier program with the same client name."""
@@ -318,13 +323,21 @@ def _complete(future: Future[Any], end: _Ended) -> None:
         case ("succeeded", report, outputs):
             arrays = {name: _output(data, dtype, shape) for name, dtype, shape, data in outputs}
             future._complete(arrays, None, report)
-        case ("failed", report, how, failure):
-            error = _errors.failed(future.job_id, how, None if failure is None else _failure(failure))
-            future._complete(None, error, report)
+        case ("failed", report, _, _):
+            future._complete(None, error_of(future.job_id, end), report)
+        case _:
+            future._complete(None, error_of(future.job_id, end), None)
+
+
+def error_of(job_id: str, end: _Unsuccessful) -> GpufleetError:
+    """Returns the exception for a job that has not succeeded."""
+    match end:
+        case ("failed", _, how, failure):
+            return _errors.failed(job_id, how, None if failure is None else _failure(failure))
         case ("refused", kind, message, retry_after):
-            future._complete(None, _errors.refused(kind, message, retry_after), None)
+            return _errors.refused(kind, message, retry_after)
         case ("lost", kind, message):
-            future._complete(None, _errors.lost(kind, message), None)
+            return _errors.lost(kind, message)
 
 
 def _failure(failure: _Failure) -> Failure:

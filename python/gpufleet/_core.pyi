@@ -15,6 +15,7 @@ __all__ = [
     "Job",
     "Parameters",
     "Report",
+    "Session",
     "c_kernels",
     "failure_codes",
     "kernels",
@@ -25,12 +26,9 @@ __all__ = [
 _Output = tuple[str, str, tuple[int, ...], Bytes | str]
 _Refused = tuple[Literal["refused"], str, str, float | None]
 _Failure = tuple[str, str, str, str | None, int | None, tuple[int, str] | None]
-_Ended = (
-    tuple[Literal["succeeded"], Report, list[_Output]]
-    | tuple[Literal["failed"], Report, str, _Failure | None]
-    | _Refused
-    | tuple[Literal["lost"], str, str]
-)
+_Unsuccessful = tuple[Literal["failed"], Report, str, _Failure | None] | _Refused | tuple[Literal["lost"], str, str]
+_Ended = tuple[Literal["succeeded"], Report, list[_Output]] | _Unsuccessful
+_SessionEnd = tuple[bool, str | None, tuple[int, int, int, int, int, int], _Unsuccessful | None]
 _Scalar = tuple[str, str, int | float | bool | None, str | None]
 _Buffer = tuple[str, Literal["in", "inout", "out", "scratch"], str, list[str], str | None]
 _Parameter = tuple[str | None, str, list[str], bool, bool]
@@ -76,6 +74,23 @@ class Job:
     def id(self) -> str: ...
 
 @final
+class Session:
+    @property
+    def job_id(self) -> str: ...
+    @property
+    def ran_on(self) -> tuple[str, int, str, bool]: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def time_limit(self) -> float: ...
+    @property
+    def round_trip(self) -> float: ...
+    @property
+    def environment(self) -> list[tuple[str, str]]: ...
+    def next(self) -> tuple[str, bool] | None: ...
+    def finish(self, code: int) -> _SessionEnd | None: ...
+
+@final
 class Client:
     def __new__(
         cls,
@@ -98,6 +113,7 @@ class Client:
     def submit(self, token: int, job: Job, unread: bool = False) -> None: ...
     def submit_many(self, tokens: Sequence[int], jobs: Sequence[Job]) -> None: ...
     def detach(self, job: Job) -> _Refused | None: ...
+    def open_session(self, job: Job, library: str, is_over: Callable[[], bool]) -> Session | _Unsuccessful | None: ...
     def attach(self, token: int, job_id: str, read: bool) -> None: ...
     def replies_waiting(self, client: str) -> int | None: ...
     def delete_replies(self, client: str) -> None: ...

@@ -259,6 +259,24 @@ class JobCancelled(JobFailed):
     code: ClassVar[str | None] = "cancelled"
 
 
+class ProgramFailed(JobFailed):
+    """The program of a session exited with a code other than 0, or a signal ended it."""
+
+    code: ClassVar[str | None] = "program_failed"
+
+
+class ClientLost(JobFailed):
+    """The client of a session has gone, or it never connected to the worker."""
+
+    code: ClassVar[str | None] = "client_lost"
+
+
+class IdleLimitReached(JobFailed):
+    """The session made no calls for longer than its idle limit."""
+
+    code: ClassVar[str | None] = "idle_limit"
+
+
 class InternalError(JobFailed):
     """The worker failed because of a defect in gpufleet."""
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 import numpy.typing as npt
 
@@ -31,6 +31,9 @@ from gpufleet._remote import RemoteArray
 from gpufleet._running import planned_for, submit_plan
 from gpufleet._settings import Settings, place_of, redacted
 from gpufleet._task import Options, Stored, Task
+
+if TYPE_CHECKING:
+    from gpufleet._session import Session
 
 R = TypeVar("R")
 
@@ -132,6 +135,48 @@ class Fleet(KernelFactories):
         waits for the jobs.
         """
         return Batch(self, Options().replace(**options))
+
+    def session(
+        self,
+        memory: str | int,
+        *,
+        pool: str | None = None,
+        time_limit: str | float | None = None,
+        idle_limit: str | float | None = None,
+        queue_limit: str | float | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        requires: Mapping[str, Any] | None = None,
+        library: str | os.PathLike[str] | None = None,
+    ) -> Session:
+        """Returns a session: a `with` block in which this process uses the GPU of a worker.
+
+        Libraries that call CUDA's driver API, such as numba-cuda, PyCUDA and tinygrad, then run unchanged. Programs
+        with NVIDIA's CUDA runtime, such as those of PyTorch and CuPy, do not. Open the session before the first CUDA
+        call of the process. A process has one session.
+
+        `memory` is the device memory to lease, such as ``"8GiB"`` or a number of bytes. `time_limit` is the longest
+        time for which the session is open, `idle_limit` the longest time without a driver call or a running kernel,
+        and `queue_limit` the longest time to wait for a worker. By default, the pool sets them. `name`, `labels` and
+        `requires` are those of `kernel.options`.
+
+        `library` is gpufleet's driver library. By default it is that of ``GPUFLEET_SESSION_LIBRARY``, else that of the
+        package, else that beside the command ``gpufleet``. Raises `FileNotFoundError` if it is missing.
+        """
+        from gpufleet._session import session_of  # noqa: PLC0415
+
+        return session_of(
+            self,
+            memory,
+            idle_limit=idle_limit,
+            library=library,
+            labels=labels,
+            requires=requires,
+            pool=pool,
+            time_limit=time_limit,
+            queue_limit=queue_limit,
+            name=name,
+        )
 
     def executor(self) -> KernelExecutor:
         """Returns an executor of `concurrent.futures` that takes kernels in place of functions."""

@@ -32,6 +32,7 @@ __all__ = [
     "Ptx",
     "Ref",
     "Section",
+    "SessionProgram",
     "Source",
     "Stored",
     "Task",
@@ -150,9 +151,18 @@ class Ptx:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class SessionProgram:
+    """No kernel: a program of this machine uses the device."""
+
+    label: str
+    memory_bytes: int
+    idle_limit: float | None = None
+
+
 Argument = Pointer | Value
 Buffer = Input | Zeros | Stored | Ref
-Program: TypeAlias = Catalog | Arguments | Source | Ptx
+Program: TypeAlias = Catalog | Arguments | Source | Ptx | SessionProgram
 
 
 @dataclass(frozen=True, slots=True)

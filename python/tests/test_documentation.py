@@ -35,6 +35,7 @@ ELSEWHERE = {
     "clients/dagster.md": "python/peers/dagster/test_dagster.py",
     "clients/notebooks": "python/tests/test_examples.py",
     "clients/python-testing.md": "python/tests/test_testing.py",
+    "guides/sessions.md": "python/tests/test_session.py",
     "tutorials/data-pipeline.md": "python/peers/airflow/scenarios.py",
 }
 """Pages, or folders of pages, that other tests execute, with the files that read them."""

@@ -1,13 +1,13 @@
 //! A connection to a fleet, with its own tokio runtime.
 
-use std::{collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, mem::ManuallyDrop, path::PathBuf, sync::Arc, time::Duration};
 
 use gpufleet::{
     AttachError, CheckedJob, Fleet, StoredArray,
     schema::{ClientName, JobId, PoolName, Selection},
 };
 use pyo3::{
-    Bound, PyAny, PyErr, PyRefMut, PyResult, Python,
+    Bound, IntoPyObject as _, PyAny, PyErr, PyRefMut, PyResult, Python,
     exceptions::PyRuntimeError,
     pyclass, pymethods,
     types::{PyAnyMethods as _, PyTuple},
@@ -28,6 +28,7 @@ use crate::{
     errors::{chain, raise, value},
     job::Job,
     sending::{Request, Requests, Sending, read_outputs},
+    session::{self, Session},
     waiting::{wait, wait_unless},
 };
 
@@ -171,6 +172,30 @@ impl Client {
         Ok(refused.transpose()?.map(Bound::into_any))
     }
 
+    /// Submits the job of a session, and waits until a worker has opened it. If none does, returns the reason in the form of [`Ended`].
+    /// Returns `None` once `is_over()` is true; the job may have been submitted then.
+    fn open_session<'py>(
+        slf: &Bound<'py, Self>,
+        mut job: PyRefMut<'_, Job>,
+        library: PathBuf,
+        is_over: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, inner) = (slf.py(), slf.get().inner()?);
+        let CheckedJob { task, pool, priority } = job.take()?;
+        let job = gpufleet::Job::from_task(task).pool(pool).priority(priority);
+        let folder = session::folder(&library)?;
+        let opening = session::open(&inner.fleet, job, folder.socket());
+        let is_over = || is_over.call0()?.extract();
+        match wait_unless(py, &inner.runtime, Box::pin(opening), is_over)? {
+            Some(Ok(open)) => {
+                let session = Session::new(slf.clone().unbind(), &inner.runtime, open, folder);
+                Ok(Some(session.into_pyobject(py)?.into_any()))
+            }
+            Some(Err(problem)) => Ok(Some(problem.into_python(py)?.into_any())),
+            None => Ok(None),
+        }
+    }
+
     /// Waits for a job of an earlier program with the same client name. If `read` is false, large outputs stay in the blob store.
     fn attach(&self, py: Python<'_>, token: Token, job_id: &str, read: bool) -> PyResult<()> {
         let inner = self.inner()?;
@@ -293,6 +318,11 @@ impl Client {
             return Ok(&self.inner);
         }
         Err(PyRuntimeError::new_err("the connection belongs to the process that forked this one"))
+    }
+
+    /// Returns the runtime, for a session of this client.
+    pub fn runtime(&self) -> PyResult<&Runtime> {
+        Ok(&self.inner()?.runtime)
     }
 
     fn request(&self, request: Request) -> PyResult<()> {

@@ -11,6 +11,7 @@
 
 mod arguments;
 mod arrays;
+mod attending;
 mod call;
 mod catalog;
 mod client;
@@ -21,6 +22,7 @@ mod ended;
 mod errors;
 mod job;
 mod sending;
+mod session;
 mod task;
 mod waiting;
 
@@ -37,6 +39,7 @@ mod _core {
         declaration::{c_kernels, signature},
         ended::Report,
         job::{Job, shapes},
+        session::Session,
     };
 
     #[pymodule_init]

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use gpufleet::{Job, StoredArray, schema::Number};
+use gpufleet::{
+    Job, StoredArray,
+    schema::{Number, text::recordable},
+};
 use pyo3::{
     Bound, Py, PyAny, PyResult, Python, intern,
     sync::PyOnceLock,
@@ -26,6 +29,7 @@ struct Classes {
     pointer: Py<PyType>,
     catalog: Py<PyType>,
     source: Py<PyType>,
+    session: Py<PyType>,
 }
 
 impl Classes {
@@ -41,6 +45,7 @@ impl Classes {
                 pointer: class("Pointer")?,
                 catalog: class("Catalog")?,
                 source: class("Source")?,
+                session: class("SessionProgram")?,
             })
         })
     }
@@ -98,6 +103,13 @@ fn program(program: &Bound<'_, PyAny>, classes: &Classes) -> PyResult<Job> {
         let job = Job::source(text(&program.getattr(intern!(py, "code"))?)?);
         let options = program.getattr(intern!(py, "options"))?.extract::<Vec<String>>()?;
         return Ok(options.into_iter().fold(job, Job::compile_option));
+    }
+    if class.is(&classes.session) {
+        let label = recordable(text(&program.getattr(intern!(py, "label"))?)?);
+        let job = Job::session(label, program.getattr(intern!(py, "memory_bytes"))?.extract()?);
+        let idle_limit = program.getattr(intern!(py, "idle_limit"))?.extract::<Option<f64>>()?;
+        let idle_limit = idle_limit.map(Duration::try_from_secs_f64).transpose().map_err(value)?;
+        return Ok(idle_limit.into_iter().fold(job, Job::idle_limit));
     }
     Ok(Job::ptx(text(&program.getattr(intern!(py, "text"))?)?))
 }

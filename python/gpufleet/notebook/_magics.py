@@ -14,6 +14,7 @@ from gpufleet._launching import LaunchedKernel
 from gpufleet.notebook import _cuda, _jit
 from gpufleet.notebook._arguments import CellParameter, results
 from gpufleet.notebook._cancel import cancel_jobs, cancel_labelled, open_jobs
+from gpufleet.notebook._device import open_session
 from gpufleet.notebook._gpu import gpu
 from gpufleet.notebook._html import table
 from gpufleet.notebook._interrupt import Interrupts
@@ -35,6 +36,7 @@ def load(shell: Any) -> None:
     shell.register_magic_function(magics.cell, "cell", "gpu")
     shell.register_magic_function(magics.line, "line", "gpu")
     shell.register_magic_function(magics.timeit, "line", "gpu_timeit")
+    shell.register_magic_function(magics.session, "line", "gpu_session")
     Interrupts(shell)
     if shell.user_ns.setdefault("gpu", gpu) is not gpu:
         print("The notebook has a variable `gpu`. For the scope: from gpufleet.notebook import gpu as gpu_scope")
@@ -135,6 +137,24 @@ class _Magics:
             raise CellError("write %gpu_timeit STATEMENT or %gpu_timeit -n RUNS STATEMENT")
         code = compile(found["statement"], "<%gpu_timeit>", "exec")
         return measure(lambda: exec(code, self._names), int(found["runs"] or RUNS))
+
+    @_usage
+    def session(self, line: str) -> None:
+        """The GPU of a worker for this notebook, for libraries such as numba-cuda: %gpu_session --memory 8GiB.
+
+        Run it before the first cell that uses CUDA. The session ends with the notebook's kernel.
+
+        --memory SIZE                  device memory to lease, such as 8GiB
+        --pool POOL                    pool whose workers offer sessions
+        --time-limit TIME              longest time for which the session is open, such as 2h
+        --idle-limit TIME              longest time without a driver call or a running kernel
+        --queue-limit TIME             longest time to wait for a worker
+        --device-name NAME             use only a device whose name contains this text
+        --compute-capability X.Y       use only a device of at least this compute capability
+        --name NAME                    name of the job in the history
+        --library FILE                 gpufleet's driver library
+        """
+        open_session(self._shell, line)
 
     def _cancel(self, ids: Sequence[str]) -> None:
         jobs = open_jobs()

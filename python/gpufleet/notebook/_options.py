@@ -13,7 +13,7 @@ import numpy as np
 
 from gpufleet._wire import DTYPES
 
-__all__ = ["CellError", "CellOptions", "Output", "extents", "parse"]
+__all__ = ["CellError", "CellOptions", "Output", "Parser", "extents", "parse"]
 
 BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}
 """The blocks for a number of dimensions."""
@@ -62,12 +62,14 @@ class CellOptions:
         return tuple(-(-count // size) for count, size in zip(threads, block, strict=True)), block
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """Reads the options of a magic."""
+
     def error(self, message: str) -> NoReturn:
-        raise CellError(f"{message}; %%gpu? shows the options")
+        raise CellError(f"{message}; {self.prog}? shows the options")
 
 
-_PARSER = _Parser(prog="%%gpu", add_help=False, allow_abbrev=False)
+_PARSER = Parser(prog="%%gpu", add_help=False, allow_abbrev=False)
 _PARSER.add_argument("-i", "--in", dest="inputs", action="append", default=[])
 _PARSER.add_argument("-o", "--out", dest="outputs", action="append", default=[])
 _PARSER.add_argument("--cover")
