@@ -45,7 +45,7 @@ const PROGRAMS: [Variable; 12] = [
     ),
     (
         "GPUFLEET_SESSION_SOCKET",
-        "the driver library of [sessions](../design/sessions.md), which are for contributors only: the socket of the session.",
+        "the driver library of [sessions](../guides/sessions.md): the socket of the session. `gpufleet run` sets it.",
     ),
     (
         "GPUFLEET_SESSION_SYNC",
