@@ -9,7 +9,7 @@ use std::{
 };
 
 use gpufleet_tests::kernels;
-use libloading::{Library, Symbol};
+use libloading::Library;
 
 type Code = i32;
 type Address = u64;
@@ -35,10 +35,10 @@ impl Error for Failed {}
 
 macro_rules! call {
     ($cuda:expr, $name:literal, ($($type:ty),*), ($($argument:expr),*)) => {{
-        // SAFETY: these are the functions' types in the C headers, and the pointers are valid.
-        let function: Symbol<'_, unsafe extern "C" fn($($type),*) -> Code> =
-            unsafe { $cuda.library.get(concat!($name, "\0").as_bytes()) }?;
-        // SAFETY: as above.
+        type Function = unsafe extern "C" fn($($type),*) -> Code;
+        // SAFETY: this is the function's type in the C headers.
+        let function = unsafe { $cuda.library.get::<Function>(concat!($name, "\0").as_bytes()) }?;
+        // SAFETY: the pointers are valid for what the function does with them.
         match unsafe { function($($argument),*) } {
             0 => Ok::<(), Box<dyn Error>>(()),
             code => Err(Failed($name, code).into()),
