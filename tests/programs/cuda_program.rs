@@ -128,6 +128,13 @@ impl Cuda {
     }
 }
 
+extern "C" fn callback(_: *mut c_void) {
+    tell("called back");
+    loop {
+        std::thread::park();
+    }
+}
+
 /// Says on the output that something has happened.
 fn tell(text: &str) {
     println!("{text}");
@@ -189,6 +196,22 @@ fn main() -> Result<(), Box<dyn Error>> {
             loop {
                 cuda.launch(doubles, count, &mut [(&raw mut x).cast(), (&raw mut y).cast(), (&raw mut count).cast()])?;
             }
+        }
+        // Never returns from a function that the driver calls.
+        "callback" => {
+            let function = callback as extern "C" fn(*mut c_void);
+            call!(
+                cuda,
+                "cuLaunchHostFunc",
+                (*mut c_void, extern "C" fn(*mut c_void), *mut c_void),
+                (ptr::null_mut(), function, ptr::null_mut())
+            )?;
+            cuda.synchronize()?;
+        }
+        // Asks for a private table of NVIDIA's driver, as NVIDIA's runtime does.
+        "runtime" => {
+            let (mut table, id) = (ptr::null::<c_void>(), [7_u8; 16]);
+            call!(cuda, "cuGetExportTable", (*mut *const c_void, *const [u8; 16]), (&raw mut table, &raw const id))?;
         }
         "fault" => {
             let mut y = cuda.alloc(4)?;

@@ -25,6 +25,9 @@ const TAKES_SESSIONS: [&str; 4] = ["--pool", "gpu:sessions=2,session-memory=60%"
 /// In this time after the end of a session its memory is free.
 const FREE_WITHIN: Duration = Duration::from_secs(10);
 
+/// What a program does when something ends: nothing, a launch, a bulk copy, and a function that the driver calls.
+const STATES: [&str; 4] = ["hold 1048576", "endless", "copies", "callback"];
+
 /// A `gpufleet run` with the test's program.
 struct Run {
     command: Child,
@@ -198,14 +201,14 @@ async fn a_fault_of_the_program_is_the_outcome_of_its_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_killed_leaves_nothing_behind() {
     let (ground, worker) = with_sessions("session-killed").await;
-    for program in ["hold 1048576", "endless", "copies"] {
+    for program in STATES {
         let run = Run::begun(&ground, "--quiet", program).await;
         signal(run.program(), libc::SIGKILL);
         let ended = run.ended().await;
         assert_eq!(ended.code, 128 + 9, "{program}: {ended:?}");
         poll_until("no process of a session is left", async || gates(&worker).is_empty()).await;
     }
-    poll_until("three sessions", async || sessions(&ground).await.len() == 3).await;
+    poll_until("all sessions", async || sessions(&ground).await.len() == STATES.len()).await;
     for session in sessions(&ground).await {
         let job = ground.final_job(session).await;
         assert_eq!(failure(&job), ("program_failed", "the program was ended by signal 9"));
@@ -216,14 +219,14 @@ async fn a_program_that_is_killed_leaves_nothing_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_is_killed_loses_its_session() {
     let (ground, worker) = with_sessions("session-client").await;
-    for program in ["hold 1048576", "endless", "copies"] {
+    for program in STATES {
         let mut run = Run::begun(&ground, "--quiet", program).await;
         let child = run.program();
         run.command.kill().await.unwrap();
         poll_until("no process of a session is left", async || gates(&worker).is_empty()).await;
         signal(child, libc::SIGKILL);
     }
-    poll_until("three sessions", async || sessions(&ground).await.len() == 3).await;
+    poll_until("all sessions", async || sessions(&ground).await.len() == STATES.len()).await;
     for session in sessions(&ground).await {
         assert_eq!(failure(&ground.final_job(session).await).0, "client_lost");
     }
@@ -233,7 +236,7 @@ async fn a_command_that_is_killed_loses_its_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_whose_process_dies_is_lost_and_nothing_runs_again() {
     let (ground, worker) = with_sessions("session-gate").await;
-    for program in ["hold 1048576", "endless", "copies"] {
+    for program in STATES {
         let run = Run::begun(&ground, "--quiet", program).await;
         let [gate] = gates(&worker)[..] else { panic!("there is one session") };
         let engines = gpufleet_tests::children(gate);
@@ -242,7 +245,7 @@ async fn a_session_whose_process_dies_is_lost_and_nothing_runs_again() {
         assert_eq!(ended.code, 10, "{program}: {ended:?}");
         poll_until("the engine has ended", async || !engines.iter().any(|pid| gpufleet_tests::is_alive(*pid))).await;
     }
-    poll_until("three sessions", async || sessions(&ground).await.len() == 3).await;
+    poll_until("all sessions", async || sessions(&ground).await.len() == STATES.len()).await;
     for session in sessions(&ground).await {
         let job = ground.final_job(session).await;
         assert_eq!((failure(&job).0, job.attempts.len()), ("executor_lost", 1));
@@ -331,29 +334,50 @@ async fn a_worker_that_drains_ends_its_sessions_after_the_grace_period() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_is_killed_takes_its_session_with_it_and_another_tells_the_ledger() {
-    let (ground, worker) = with_sessions("session-worker").await;
-    let run = Run::begun(&ground, "--quiet", "hold 1048576").await;
-    worker.kill9().await.unwrap();
-    let other = ground.worker_with(&TAKES_SESSIONS).await;
-    let ended = run.ended().await;
-    assert_eq!(ended.code, 10, "{ended:?}");
-    assert_eq!(failure(&only_session(&ground).await).0, "executor_lost");
-    assert_free(&ground, &other).await;
+    let (ground, mut worker) = with_sessions("session-worker").await;
+    for program in STATES {
+        let run = Run::begun(&ground, "--quiet", program).await;
+        worker.kill9().await.unwrap();
+        worker = ground.worker_with(&TAKES_SESSIONS).await;
+        let ended = run.ended().await;
+        assert_eq!(ended.code, 10, "{program}: {ended:?}");
+    }
+    poll_until("all sessions", async || sessions(&ground).await.len() == STATES.len()).await;
+    for session in sessions(&ground).await {
+        assert_eq!(failure(&ground.final_job(session).await).0, "executor_lost");
+    }
+    assert_free(&ground, &worker).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_outlives_a_restart_of_the_broker() {
     let ground = Ground::breakable("session-broker").await;
     let worker = ground.worker_with(&TAKES_SESSIONS).await;
-    let mut run = Run::begun(&ground, "--quiet", "hold 1048576").await;
+    let mut idle = Run::begun(&ground, "--quiet", "hold 1048576").await;
+    let working = Run::begun(&ground, "--quiet", "copies").await;
     ground.services().broker().kill9().await.unwrap();
     ground.services().broker().restart().await.unwrap();
-    run.goes_on().await;
-    let ended = run.ended().await;
+    idle.goes_on().await;
+    let ended = idle.ended().await;
     assert_eq!(ended.code, 0, "{ended:?}");
-    let job = only_session(&ground).await;
-    assert_eq!(job.job.state, JobState::Succeeded);
+    signal(working.program(), libc::SIGKILL);
+    assert_eq!(working.ended().await.code, 128 + 9);
+    poll_until("both sessions", async || sessions(&ground).await.len() == 2).await;
+    let mut states = Vec::new();
+    for session in sessions(&ground).await {
+        states.push(ground.final_job(session).await.job.state);
+    }
+    assert!(states.contains(&JobState::Succeeded) && states.contains(&JobState::Failed), "{states:?}");
     assert_free(&ground, &worker).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_with_nvidias_runtime_gets_a_line_and_an_exit_code_of_its_own() {
+    let (ground, _worker) = with_sessions("session-runtime").await;
+    let ended = run(&ground, "--quiet", "runtime").await;
+    let line = "gpufleet: this program contains NVIDIA's CUDA runtime";
+    assert!(ended.code == 13 && ended.stderr.contains(line), "{ended:?}");
+    assert_eq!(failure(&only_session(&ground).await).0, "program_failed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,52 +1,41 @@
-//! Runs sessions: prepares them, offers them to their clients and ends them.
+//! Runs sessions: offers them to their clients, follows them and ends them.
 //!
 //! The gate, a process of its own, has the connections of a session and its device ([`crate::session`]). The supervisor only hears of them,
 //! because it holds the broker's password and must read nothing from strangers.
 
-use std::{
-    net::{IpAddr, SocketAddr, UdpSocket},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use gpufleet_schema::{
-    Encoding, Failure, FailureCode, MessageId, Program, Requires, SessionOffer, SessionUse, Timings, Verdict,
+    Encoding, Failure, FailureCode, MessageId, SessionOffer, SessionUse, Timings, Verdict,
     session::token_text,
     topology::{REPLIES, TYPE_OFFER},
 };
 use gpufleet_transport::{Message, Properties};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::{
     Supervisor,
     attempt_result::AttemptResult,
     clock::{micros, unix_ms},
-    content::JobContent,
     devices::{SessionPresence, WorkerDevice},
     handle::Input,
     outbox::unix_seconds,
-    prepared::{CompiledPrograms, Ready, Resolved},
-    preparing::{resolved, user},
+    prepared::Ready,
+    preparing_session::idle_limit,
 };
 use crate::{
-    config::{Allowance, SessionAllowance, TimeAllowances},
-    dispatcher::{JobNo, Unfit},
+    dispatcher::JobNo,
     disposition::Ending,
-    executor::ComputeMode,
-    scheduler::{Allowed, Demand, DeviceId, SessionTerms},
+    scheduler::DeviceId,
     session::{Gate, GateEvent, Progress, SessionOptions},
 };
 
-/// Time limit of a session that sets none.
-const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(3600);
 /// How long an offer waits for its client.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 /// How long before a time limit the client is warned.
 const WARNED_BEFORE: Duration = Duration::from_secs(60);
-/// Number of workers at which a session waits for memory before one reserves it.
-const WAITS_BEFORE_INSISTING: u32 = 2;
 /// The interval of a gate's reports in microseconds, by which two of them may be off.
 const REPORT_US: u64 = 1_000_000;
 /// How long a session waits for the broker to take its offer.
@@ -87,60 +76,6 @@ enum End {
 }
 
 impl Supervisor {
-    /// Prepares a session: which devices it may use, with how much memory and for how long.
-    pub(super) fn prepare_session(&self, job: JobContent) -> Result<Ready, Ending> {
-        let resolved = Resolved::try_new(job, resolved)?;
-        let job = resolved.borrow_owner();
-        let (task, envelope) = (resolved.task(), job.envelope());
-        let sessions = self.pool_spec(envelope).sessions;
-        if job.message.is_list() {
-            let one = "a session is a message of its own; publish each by itself".to_owned();
-            return Err(user(FailureCode::InvalidTask, one));
-        }
-        if envelope.recipient(task.reply.as_ref(), envelope.reply_to().ok().flatten().as_ref()).is_none() {
-            return Err(user(
-                FailureCode::InvalidTask,
-                "reply: missing; a session is offered to its client".to_owned(),
-            ));
-        }
-        let time_limit = session_times(sessions, self.pool_spec(envelope).times).run_limit(&task.limits);
-        let time_limit = time_limit.map_err(|too_long| user(FailureCode::Policy, too_long.to_string()))?;
-        let idle = idle_limit(&task.program, sessions).map_err(|why| user(FailureCode::Policy, why))?;
-        debug!(job_id = %task.job_id, ?time_limit, ?idle, "session prepared");
-        let allowed = self.allowed_sessions(&task.needs());
-        if allowed.is_empty() {
-            return Err(self.session_elsewhere(Unfit::NoDevice, task, envelope));
-        }
-        let lease = task.limits.memory_bytes_max.expect("the check wants it");
-        let terms = SessionTerms {
-            memory_permille: sessions.memory_permille,
-            insists: envelope.forwarding.forwards >= WAITS_BEFORE_INSISTING,
-        };
-        let may_use = self.devices.iter().filter(|device| allowed.has(device.id));
-        let bytes = lease.saturating_add(may_use.map(WorkerDevice::session_overhead).max().unwrap_or(0));
-        let demand = Demand {
-            pool: envelope.pool_id,
-            priority: envelope.priority,
-            bytes,
-            alone: false,
-            prints: false,
-            allowed,
-            input: None,
-            returnable: true,
-            brief_us: None,
-            session: Some(terms),
-        };
-        let programs = CompiledPrograms::default();
-        Ok(Ready { resolved, needs_store: false, reply_bytes: 0, time_limit, demand, program: None, programs })
-    }
-
-    /// Returns the devices that a session may use. A device in exclusive mode belongs to its executor.
-    fn allowed_sessions(&self, requires: &Requires) -> Allowed {
-        let allowed = self.allowed(requires);
-        let shared = self.devices.iter().filter(|device| device.info.compute_mode == ComputeMode::Shared);
-        shared.map(|device| device.id).filter(|device| allowed.has(*device)).collect()
-    }
-
     /// Runs a session from the moment at which it has its memory.
     pub(super) async fn run_session(
         self: &Arc<Self>,
@@ -215,49 +150,66 @@ impl Supervisor {
 
     /// Offers the session and follows it to its end.
     async fn follow_session(&self, session: &mut OpenSession<'_>) -> End {
-        let offered = tokio::time::timeout(OFFER_WITHIN, self.publish_offer(session));
-        if !offered.await.unwrap_or(false) {
-            return End::Fleet("the broker did not take the session's offer".to_owned());
+        if let Err(end) = self.await_client(session).await {
+            return end;
         }
-        let connected = tokio::time::timeout(CONNECT_WITHIN, session.gate.next()).await;
-        match connected {
-            Ok(GateEvent::Connected) => {}
-            Ok(GateEvent::Died(reason)) => return End::Fleet(format!("the session's process ended: {reason}")),
+        let (now, now_ms) = (Instant::now(), unix_ms());
+        (session.started, session.active) = (Some((now, now_ms)), now);
+        let (task, envelope) = (session.ready.task(), session.ready.envelope());
+        info!(job_id = %task.job_id, pool = %envelope.pool, device = session.device.id.0, "session opened");
+        self.tell_started(task, envelope, &session.device.ran_on(self.config.name.clone()), now_ms);
+        self.follow_open_session(session, now + session.limits.time).await
+    }
+
+    /// Offers the session and waits for its client.
+    async fn await_client(&self, session: &mut OpenSession<'_>) -> Result<(), End> {
+        let offered = timeout(OFFER_WITHIN, self.publish_offer(session));
+        if !offered.await.unwrap_or(false) {
+            return Err(End::Fleet("the broker did not take the session's offer".to_owned()));
+        }
+        match timeout(CONNECT_WITHIN, session.gate.next()).await {
+            Ok(GateEvent::Connected) => Ok(()),
+            Ok(GateEvent::Died(reason)) => Err(End::died(&reason)),
             Ok(_) | Err(_) => {
                 let seconds = CONNECT_WITHIN.as_secs();
-                return End::Client(format!("no client connected to the session within {seconds} s"));
+                Err(End::Client(format!("no client connected to the session within {seconds} s")))
             }
         }
-        let now = Instant::now();
-        (session.started, session.active) = (Some((now, unix_ms())), now);
-        let (task, envelope) = (session.ready.task(), session.ready.envelope());
-        let ran_on = session.device.ran_on(self.config.name.clone());
-        info!(job_id = %task.job_id, pool = %envelope.pool, device = session.device.id.0, "session opened");
-        self.tell_started(task, envelope, &ran_on, unix_ms());
-        let (mut is_warned, mut has_heard_of_drain) = (false, false);
-        let time_up = now + session.limits.time;
+    }
+
+    async fn follow_open_session(&self, session: &mut OpenSession<'_>, time_up: Instant) -> End {
+        let SessionLimits { time, idle } = session.limits;
+        let (mut warned_of_time, mut warned_of_drain) = (time <= WARNED_BEFORE, false);
+        // The idle period of which the client was warned, by its beginning.
+        let mut warned_of_idle = None;
         loop {
-            let idle_up = session.active + session.limits.idle;
+            let idle_up = session.active + idle;
+            let is_long = idle > WARNED_BEFORE && warned_of_idle != Some(session.active);
             tokio::select! {
-                event = session.gate.next() => match session.take(event, self) {
-                    Some(end) => return end,
-                    None => continue,
-                },
+                event = session.gate.next() => {
+                    if let Some(end) = session.take(event, self) {
+                        return end;
+                    }
+                }
                 () = sleep_until(time_up) => {
-                    let limit = humantime::format_duration(session.limits.time);
+                    let limit = humantime::format_duration(time);
                     return End::Limit(FailureCode::TimeLimit, format!("the session reached its time limit of {limit}"));
                 }
                 () = sleep_until(idle_up) => {
-                    let limit = humantime::format_duration(session.limits.idle);
+                    let limit = humantime::format_duration(idle);
                     return End::Limit(FailureCode::IdleLimit, format!("the session was idle for {limit}, its limit"));
                 }
-                () = sleep_until(time_up - WARNED_BEFORE.min(session.limits.time)), if !is_warned && session.limits.time > WARNED_BEFORE => {
-                    is_warned = true;
-                    session.gate.warn("time limit", WARNED_BEFORE.as_millis() as u64).await;
+                () = sleep_until(time_up - WARNED_BEFORE.min(time)), if !warned_of_time => {
+                    warned_of_time = true;
+                    session.warn("time limit", WARNED_BEFORE).await;
                 }
-                () = self.leaving.cancelled(), if !has_heard_of_drain => {
-                    has_heard_of_drain = true;
-                    session.gate.warn("the worker is being stopped", self.config.grace.as_millis() as u64).await;
+                () = sleep_until(idle_up - WARNED_BEFORE.min(idle)), if is_long => {
+                    warned_of_idle = Some(session.active);
+                    session.warn("idle limit", WARNED_BEFORE).await;
+                }
+                () = self.leaving.cancelled(), if !warned_of_drain => {
+                    warned_of_drain = true;
+                    session.warn("the worker is being stopped", self.config.grace).await;
                 }
             }
         }
@@ -297,21 +249,6 @@ impl Supervisor {
         let published = self.broker.publish(message).await;
         published.inspect_err(|error| warn!(job_id = %task.job_id, %error, "session not offered")).is_ok()
     }
-
-    /// Returns the addresses under which clients may reach a port of this worker, the most likely first.
-    fn session_addresses(&self, port: u16) -> Vec<String> {
-        if let Some(host) = &self.config.session_advertise {
-            return vec![with_port(host, port)];
-        }
-        let listens_on = self.config.session_listen.ip();
-        if !listens_on.is_unspecified() {
-            return vec![SocketAddr::new(listens_on, port).to_string()];
-        }
-        let mut nodes = self.config.broker.nodes().iter();
-        let towards_broker = nodes.find_map(|node| local_address_towards(node.host(), node.port()));
-        let local = towards_broker.map(|ip| SocketAddr::new(ip, port).to_string());
-        local.into_iter().chain([with_port(&self.config.host, port)]).collect()
-    }
 }
 
 impl OpenSession<'_> {
@@ -328,8 +265,12 @@ impl OpenSession<'_> {
                 Some(End::Fleet("the worker on which the program ran has lost its session".to_owned()))
             }
             GateEvent::ClientLost => Some(End::Client("the command that opened the session has gone".to_owned())),
-            GateEvent::Died(reason) => Some(End::Fleet(format!("the session's process ended: {reason}"))),
+            GateEvent::Died(reason) => Some(End::died(&reason)),
         }
+    }
+
+    async fn warn(&mut self, reason: &str, within: Duration) {
+        self.gate.warn(reason, u64::try_from(within.as_millis()).unwrap_or(u64::MAX)).await;
     }
 
     fn progressed(&mut self, progress: Progress, supervisor: &Supervisor) {
@@ -384,6 +325,10 @@ impl OpenSession<'_> {
 }
 
 impl End {
+    fn died(reason: &str) -> Self {
+        Self::Fleet(format!("the session's process ended: {reason}"))
+    }
+
     /// Returns what the client is told. A client that has ended the session knows.
     fn told(&self) -> Option<String> {
         match self {
@@ -417,47 +362,9 @@ impl End {
     }
 }
 
-/// Returns the time limits of a session in a pool: those of the session settings, and the queue limits of the pool.
-fn session_times(sessions: SessionAllowance, pool: TimeAllowances) -> TimeAllowances {
-    let run = Allowance { default: Some(TIME_LIMIT_DEFAULT), max: Some(sessions.time_max) };
-    TimeAllowances { run, ..pool }
-}
-
-/// Returns the idle limit of a session, or why its pool does not allow it.
-fn idle_limit(program: &Program<'_>, sessions: SessionAllowance) -> Result<Duration, String> {
-    let Program::Session { idle_limit_ms: Some(asked_ms), .. } = program else { return Ok(sessions.idle_max) };
-    let asked = Duration::from_millis(*asked_ms);
-    if asked <= sessions.idle_max {
-        return Ok(asked);
-    }
-    let (asked, most) = (humantime::format_duration(asked), humantime::format_duration(sessions.idle_max));
-    Err(format!("the session asks for an idle limit of {asked}, but its pool allows at most {most}; lower the limit"))
-}
-
-fn with_port(host: &str, port: u16) -> String {
-    match host.parse::<IpAddr>() {
-        Ok(ip) => SocketAddr::new(ip, port).to_string(),
-        Err(_) => format!("{host}:{port}"),
-    }
-}
-
-/// Returns the address of this machine from which it reaches another. No packet is sent.
-fn local_address_towards(host: &str, port: u16) -> Option<IpAddr> {
-    let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
-    socket.connect((host, port)).ok()?;
-    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_unspecified())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const ALLOWANCE: SessionAllowance = SessionAllowance {
-        count: 1,
-        memory_permille: 500,
-        time_max: Duration::from_secs(7200),
-        idle_max: Duration::from_secs(60),
-    };
 
     #[test]
     fn the_end_of_a_session_is_the_end_of_its_job() {
@@ -479,24 +386,5 @@ mod tests {
         assert_eq!(code(limit, None), Some((Verdict::Timeout, FailureCode::IdleLimit)));
         assert_eq!(code(End::Client(String::new()), None), Some((Verdict::User, FailureCode::ClientLost)));
         assert_eq!(code(End::Fleet(String::new()), None), Some((Verdict::Infrastructure, FailureCode::ExecutorLost)));
-    }
-
-    #[test]
-    fn a_session_has_the_idle_limit_that_it_asks_for_up_to_the_pools() {
-        let asks = |idle_limit_ms| {
-            let program = Program::Session { label: "x".to_owned(), idle_limit_ms };
-            idle_limit(&program, ALLOWANCE)
-        };
-        assert_eq!(asks(None), Ok(Duration::from_secs(60)));
-        assert_eq!(asks(Some(5000)), Ok(Duration::from_secs(5)));
-        assert!(asks(Some(60_001)).unwrap_err().contains("at most 1m"));
-    }
-
-    #[test]
-    fn an_address_has_a_port_whatever_the_host_is() {
-        assert_eq!(with_port("gpu-7", 9480), "gpu-7:9480");
-        assert_eq!(with_port("10.0.0.7", 9480), "10.0.0.7:9480");
-        assert_eq!(with_port("::1", 9480), "[::1]:9480");
-        assert_eq!(local_address_towards("127.0.0.1", 5672), Some("127.0.0.1".parse().unwrap()));
     }
 }

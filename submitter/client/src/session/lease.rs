@@ -137,7 +137,8 @@ async fn receive(mut input: ReadHalf<WorkerStream>, events: mpsc::Sender<LeaseEv
 
 fn lost(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the worker closed the connection".to_owned(),
+        // A worker that closes before it has read everything resets the connection.
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => "the worker closed the connection".to_owned(),
         _ => format!("the connection to the worker broke: {error}"),
     }
 }
