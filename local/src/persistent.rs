@@ -159,7 +159,7 @@ pub async fn up_from(
     if !options.pools.is_empty() {
         common.pools.clone_from(&options.pools);
     }
-    // `gpufleet run` works at once. Nobody else reaches the loopback address.
+    // With sessions, `gpufleet run` needs no setup. Only this machine reaches the loopback address.
     common.pools.iter_mut().for_each(|pool| pool.push_str(SESSIONS));
     common.arguments.extend(["--session-listen", "127.0.0.1:0"].map(OsString::from));
     let workers = match options.workers {

@@ -37,6 +37,6 @@ pub struct SessionOptions {
     /// Device memory of the lease, in bytes.
     pub memory_bytes: u64,
     pub listen: Listen,
-    /// The user of gate and engine if the worker is root: a name or a number; `nobody` by default.
+    /// The user (name or number) that gate and engine run as if the worker runs as root. The default is `nobody`.
     pub user: Option<String>,
 }
