@@ -1,6 +1,6 @@
 //! One reader of the read API and the broker for all viewers.
 //!
-//! A topic is a page of the read API, or the state of the broker. Viewers of the same topic share its latest snapshot. While a topic has
+//! A topic is a page of the read API, the state of the broker, or how far the running jobs of a page are. Viewers of the same topic share its latest snapshot. While a topic has
 //! viewers it is asked once in its interval; without viewers nothing is asked. A single request is answered from a fresh snapshot, or starts
 //! one refresh that all concurrent requests wait for.
 
@@ -18,7 +18,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{broker::Broker, snapshot::Snapshot, upstream::Upstream};
+use crate::{broker::Broker, progress::Follows, snapshot::Snapshot, upstream::Upstream};
 
 /// How often a watched topic is asked.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -36,6 +36,8 @@ const TOPICS_MAX: usize = 512;
 const ASKED_AT_ONCE: usize = 8;
 /// Snapshots without viewers are kept for this long, for viewers who come back.
 const KEPT_FOR: Duration = Duration::from_secs(30);
+/// Before the page of jobs in the name of a topic.
+const PROGRESS: &str = "progress";
 /// Enough for every filter with long values.
 const PATH_BYTES_MAX: usize = 4 << 10;
 
@@ -44,6 +46,8 @@ const PATH_BYTES_MAX: usize = 4 << 10;
 pub enum Topic {
     /// A path of the read API with its query.
     Page(String),
+    /// How far the running jobs of a page are: `progress` and the path of the page, which lists jobs or shows one.
+    Progress(String),
     /// Depths of queues, and whether the broker answers.
     Broker,
 }
@@ -55,6 +59,7 @@ pub type Latest = watch::Receiver<Option<Arc<Snapshot>>>;
 pub struct Feed {
     upstream: Upstream,
     broker: Broker,
+    follows: Follows,
     subjects: Mutex<HashMap<Topic, Arc<Subject>>>,
     /// Told when a topic gets a viewer.
     viewed: Notify,
@@ -78,20 +83,14 @@ struct Refresh {
 }
 
 impl Topic {
-    /// The topic of this name: `broker`, or a path of the read API.
+    /// The topic of this name: `broker`, a path of the read API, or `progress` and the path of a page of jobs.
     pub fn named(name: &str) -> Result<Self, Problem> {
-        if name == "broker" {
-            return Ok(Self::Broker);
+        match name.strip_prefix(PROGRESS) {
+            _ if name == "broker" => Ok(Self::Broker),
+            None if page_path(name).is_some() => Ok(Self::Page(name.to_owned())),
+            Some(page) if page_path(page).is_some_and(|path| has_jobs(&path)) => Ok(Self::Progress(name.to_owned())),
+            _ => Err(no_topic()),
         }
-        // An encoded dot is one too, once the URL is parsed.
-        let is_below =
-            || reqwest::Url::parse(&format!("http://api{name}")).is_ok_and(|url| url.path().starts_with("/v1/"));
-        let is_page = name.starts_with("/v1/")
-            && name.len() <= PATH_BYTES_MAX
-            && name.bytes().all(|byte| byte.is_ascii_graphic())
-            && !name.contains(['#', '\\'])
-            && is_below();
-        if is_page { Ok(Self::Page(name.to_owned())) } else { Err(no_topic()) }
     }
 
     fn interval(&self) -> Duration {
@@ -103,7 +102,7 @@ impl Topic {
 
     pub fn name(&self) -> &str {
         match self {
-            Self::Page(path) => path,
+            Self::Page(name) | Self::Progress(name) => name,
             Self::Broker => "broker",
         }
     }
@@ -114,6 +113,7 @@ impl Feed {
         Arc::new(Self {
             upstream,
             broker,
+            follows: Follows::default(),
             subjects: Mutex::default(),
             viewed: Notify::new(),
             turns: Semaphore::new(ASKED_AT_ONCE),
@@ -231,6 +231,7 @@ impl Feed {
                 let _turn = self.turns.acquire().await;
                 self.upstream.get_json(path).await
             }
+            Topic::Progress(name) => self.progress_of(&name[PROGRESS.len()..]).await,
             Topic::Broker => Ok(Bytes::from(self.broker_state().await)),
         };
         let earlier = subject.latest.borrow().clone();
@@ -254,6 +255,13 @@ impl Feed {
         let state = self.broker.state(&pools).await;
         serde_json::to_string(&state).expect("all of its fields are texts and numbers")
     }
+
+    /// The page's running jobs decide what is followed.
+    async fn progress_of(&self, page: &str) -> Result<Bytes, Problem> {
+        let page = Box::pin(self.get(Topic::Page(page.to_owned()))).await?;
+        let progress = self.follows.of_page(page.body.as_deref().unwrap_or_default(), &self.broker);
+        Ok(Bytes::from(serde_json::to_string(&progress).expect("all of its fields are texts and numbers")))
+    }
 }
 
 impl Subject {
@@ -275,6 +283,23 @@ impl Subject {
     }
 }
 
+/// The path without its query, if it is one of the read API.
+fn page_path(name: &str) -> Option<String> {
+    let is_plain = name.starts_with("/v1/")
+        && name.len() <= PATH_BYTES_MAX
+        && name.bytes().all(|byte| byte.is_ascii_graphic())
+        && !name.contains(['#', '\\']);
+    // An encoded dot is one too, once the URL is parsed.
+    let url = is_plain.then(|| reqwest::Url::parse(&format!("http://api{name}")).ok()).flatten()?;
+    Some(url.path().to_owned()).filter(|path| path.starts_with("/v1/"))
+}
+
+/// Whether a page lists jobs, or shows one.
+fn has_jobs(path: &str) -> bool {
+    let rest = path.strip_prefix("/v1/jobs");
+    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('/').is_some_and(|id| !id.contains('/')))
+}
+
 fn no_topic() -> Problem {
     Problem::new(
         ProblemKind::NotFound,
@@ -290,7 +315,14 @@ mod tests {
 
     #[test]
     fn topics_are_pages_of_the_read_api_and_the_broker() {
-        for name in ["/v1/jobs", "/v1/jobs?label=a%3Db&limit=50", "/v1/jobs/0190", "broker"] {
+        for name in [
+            "/v1/jobs",
+            "/v1/jobs?label=a%3Db&limit=50",
+            "/v1/jobs/0190",
+            "broker",
+            "progress/v1/jobs?state=running&limit=8",
+            "progress/v1/jobs/0190",
+        ] {
             assert_eq!(Topic::named(name).unwrap().name(), name);
         }
         let long = format!("/v1/{}", "a".repeat(PATH_BYTES_MAX));
@@ -305,6 +337,11 @@ mod tests {
             "/v1/a#b",
             "http://evil/v1/",
             "//evil/v1/",
+            "progress",
+            "progress/v1/workers",
+            "progress/v1/jobs/0190/why",
+            "progress/v1/jobs/../workers",
+            "progressbroker",
             &long,
         ] {
             assert!(Topic::named(name).is_err(), "{name}");

@@ -100,6 +100,16 @@ async fn a_page_that_never_comes_holds_up_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_progress_of_a_page_costs_the_api_no_further_request() {
+    let service = Service::start(Options::default()).await;
+    let mut viewer = Viewer::watching(&service, "topic=/v1/jobs&topic=progress/v1/jobs").await;
+    let events = viewer.until("event: snapshot", 2).await;
+    assert!(events.contains("\"topic\":\"progress/v1/jobs\"") && events.contains("\"jobs\":{}"), "{events}");
+    let asked = asked_during_beats(&service, &mut viewer).await;
+    assert!(asked.abs_diff(BEATS) <= 2, "{asked} requests in {BEATS} beats");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_that_is_not_json_is_a_problem_and_not_an_empty_answer() {
     let service = Service::start(Options::default()).await;
     let mut viewer = Viewer::watching(&service, "topic=/v1/page").await;

@@ -45,8 +45,8 @@ pub use pools::Pool;
 pub use pruning::{PRUNED_AGE_DEFAULT, PruneError, prune_blobs};
 pub use queries::{
     ActionKey, ActionPage, ActionRow, BLOB_GRACE, BlobUse, DeviceSample, DeviceSamples, InvalidActionKey, LaterKind,
-    Ledger, MarkError, Overview, OverviewWindow, PoolOutputs, Progress, Replication, STATISTICS_ROWS_MAX, SampleFilter,
-    Series, SeriesPoint, Statistics, StatisticsFilter, StatisticsRow, Times, Unfinished,
+    Ledger, MarkError, Neighbour, Overview, OverviewWindow, PoolOutputs, Progress, Replication, STATISTICS_ROWS_MAX,
+    SampleFilter, Series, SeriesPoint, Statistics, StatisticsFilter, StatisticsRow, Times, Unfinished,
 };
 pub use report::Report;
 pub use rollups::{Dimension, Grain, OTHER, Stage, Stages, UnknownDimension};

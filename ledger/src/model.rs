@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
-    AttemptState, BlobDigest, Dtype, Excerpt, JobId, JobState, PoolUse, PrintfOutput, SessionUse, Timings, session,
+    AttemptState, BlobDigest, Dtype, Excerpt, JobId, JobState, PoolUse, PrintfOutput, SessionUse, SessionsSeen,
+    Timings, session,
 };
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +105,8 @@ pub struct JobRow {
     pub emulated: Option<bool>,
     pub failure: Option<FailureRow>,
     pub input_bytes: Option<u64>,
+    /// The device memory that a session asks for; none for other jobs.
+    pub lease_bytes: Option<u64>,
     pub output_bytes: Option<u64>,
     /// From submission to the worker's receipt.
     pub queue_us: Option<u64>,
@@ -143,14 +146,15 @@ pub struct AttemptRow {
     /// When the job is tried again after this attempt was lost; none if at once.
     pub retry_at: Option<DateTime<Utc>>,
     pub output_bytes: Option<u64>,
-    /// The device time that the job's pool was charged for the attempt; none if that was not measured.
+    /// The device time that the job's pool was charged for the attempt; none if that was not measured. While a session is open, as its worker
+    /// reported last.
     #[serde(default)]
     pub charged_us: Option<u64>,
     /// Known once the attempt has ended.
     pub timings: Option<Timings>,
     /// Output of the kernels' `printf`; none if they printed nothing. Known once the attempt has ended.
     pub printf_output: Option<PrintfOutput>,
-    /// What a session did; none for other jobs, and for a session that was never open. Known once the attempt has ended.
+    /// What a session did; none for other jobs, and for a session that was never open. While it is open, what its worker reported last.
     #[serde(default)]
     pub session: Option<SessionUse>,
 }
@@ -215,6 +219,8 @@ pub struct WorkerRow {
     pub is_silent: bool,
     /// It drained and left.
     pub has_left: bool,
+    /// The sessions that it takes; none if its pools take none.
+    pub sessions: Option<SessionsSeen>,
     pub devices: Vec<DeviceRow>,
 }
 
@@ -319,6 +325,12 @@ impl WorkerRow {
             (false, true) => WorkerState::Silent,
             (false, false) => WorkerState::Up,
         }
+    }
+
+    /// Returns the number of sessions that the pool may have open on this worker at a time; 0 if it takes none.
+    pub fn sessions_max(&self, pool: &str) -> u32 {
+        let pools = self.sessions.iter().flat_map(|sessions| &sessions.pools);
+        pools.filter(|of| of.pool.as_str() == pool).map(|of| of.open_max).sum()
     }
 }
 

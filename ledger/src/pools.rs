@@ -20,12 +20,20 @@ pub struct Pool {
     #[serde(default)]
     pub workers: u32,
     pub jobs_running: u32,
-    /// Device memory that its running jobs declared.
+    /// Device memory that its running jobs declared, and that of its sessions.
     pub memory_bytes: u64,
     /// The memory that is guaranteed to it, on all devices.
     pub guaranteed_bytes: u64,
     /// The memory beyond what is guaranteed to it on the device, which other pools leave unused.
     pub borrowed_bytes: u64,
+    /// Its open sessions, with those that have memory and wait for their client.
+    pub sessions_open: u32,
+    /// The sessions that it may have open at a time; 0 if no worker takes sessions for it.
+    pub sessions_max: u32,
+    /// Device memory that its sessions take: their leases, and on a GPU a context for each. `memory_bytes` includes it.
+    pub session_bytes: u64,
+    /// Device memory that its sessions may take together, on all devices.
+    pub session_bytes_max: u64,
     /// The share of the device time that its weight gives it, in percent. Workers may give it different weights.
     pub due_percent: Option<f64>,
     /// Of the device time that all pools were charged, in percent.
@@ -49,7 +57,9 @@ impl Pool {
         let (mut due, mut devices): (BTreeMap<&str, f64>, u32) = (BTreeMap::new(), 0);
         for worker in workers.iter().filter(|worker| !worker.has_left && !worker.is_silent) {
             for pool in &worker.pools {
-                pools.entry(pool).or_default().workers += 1;
+                let of_pool = pools.entry(pool).or_default();
+                of_pool.workers += 1;
+                of_pool.sessions_max = of_pool.sessions_max.saturating_add(worker.sessions_max(pool));
             }
             for device in worker.devices.iter().filter(|device| device.out_of_service.is_none()) {
                 devices += 1;
@@ -64,6 +74,11 @@ impl Pool {
                     pool.guaranteed_bytes =
                         pool.guaranteed_bytes.saturating_add(of_device.guaranteed_bytes.unwrap_or(0));
                     pool.borrowed_bytes = pool.borrowed_bytes.saturating_add(borrowed);
+                    if let Some(sessions) = of_device.sessions {
+                        pool.sessions_open = pool.sessions_open.saturating_add(sessions.open);
+                        pool.session_bytes = pool.session_bytes.saturating_add(sessions.memory_bytes);
+                        pool.session_bytes_max = pool.session_bytes_max.saturating_add(sessions.memory_bytes_max);
+                    }
                     if let Some(weight) = of_device.weight {
                         *due.entry(of_device.pool.as_str()).or_default() += f64::from(weight) / weights.max(1) as f64;
                     }

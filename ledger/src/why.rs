@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DeviceRow, JobDetail, Pool, WorkerRow, age};
 
+mod session;
+
 /// How far back device time counts when deciding whether a pool is over its share. The statistics have whole hours.
 pub const SHARE_WINDOW: TimeDelta = TimeDelta::hours(1);
 /// How far a pool may exceed its share, in percentage points, before it counts as over it. Shares are measurements and vary a little.
@@ -17,8 +19,8 @@ const EVENTS_ON_THEIR_WAY: TimeDelta = TimeDelta::seconds(5);
 #[derive(Debug)]
 pub struct Situation<'a> {
     pub detail: &'a JobDetail,
-    /// The broker's counts for the task queues of the job's pool; none if the broker was not asked. They say nothing about a session, which
-    /// waits in a queue of its own.
+    /// The broker's counts for the task queues of the job's pool, or for the queue of its sessions if the job is one; none if the broker
+    /// was not asked.
     pub depth: Option<Depth>,
     /// All workers. Those that do not serve the job's pool now are ignored.
     pub workers: &'a [WorkerRow],
@@ -26,7 +28,7 @@ pub struct Situation<'a> {
     pub now: DateTime<Utc>,
 }
 
-/// The broker's counts for the queues of a pool.
+/// The broker's counts for queues of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
     /// The number of messages. One message may have many jobs.
@@ -50,7 +52,7 @@ pub struct Explanation {
 #[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct Reason {
     /// `no_consumer`, `over_share`, `memory`, `jobs_ahead`, `busy_worker`, `retry_due`, `ledger_and_broker_disagree`, `ask_broker`, or, for a
-    /// session, `lease`. Later releases may add some.
+    /// session, `no_consumer`, `no_sessions`, `lease_too_large`, `sessions_open`, `memory`, `lease`. Later releases may add some.
     pub reason: String,
     pub text: String,
 }
@@ -61,7 +63,7 @@ impl Situation<'_> {
         let job = &self.detail.job;
         let waits = job.state == JobState::Queued && job.pool.is_some();
         let reasons = match waits {
-            true if job.is_session() => vec![self.session_reason()],
+            true if job.is_session() => self.session_reasons(),
             true => self.reasons(),
             false => Vec::new(),
         };
@@ -87,27 +89,6 @@ impl Situation<'_> {
             });
         }
         found
-    }
-
-    /// Explains why a session waits, from the heartbeats. Neither shares nor other jobs delay it, only leases and memory do.
-    fn session_reason(&self) -> Reason {
-        let pool = self.pool();
-        if self.workers().next().is_none() {
-            let text = format!(
-                "no worker serves pool {pool}; to start one that takes sessions: \
-                 gpufleet-worker run --pool {pool}:sessions=1"
-            );
-            return Reason::new("no_consumer", text);
-        }
-        let free = self.memory_free();
-        let free = free.map(|bytes| format!("; at most {} are free on a device now", Size(bytes))).unwrap_or_default();
-        Reason::new(
-            "lease",
-            format!(
-                "it waits for a worker of pool {pool} that takes sessions, has one left (its pool option `sessions`) and has \
-                 enough device memory{free}"
-            ),
-        )
     }
 
     /// Returns the workers that serve the pool and send heartbeats.
@@ -185,11 +166,7 @@ impl Situation<'_> {
     fn memory_free(&self) -> Option<u64> {
         let devices =
             self.workers().flat_map(|worker| &worker.devices).filter(|device| device.out_of_service.is_none());
-        let free = |device: &DeviceRow| {
-            let declared = device.pools.iter().fold(0_u64, |sum, pool| sum.saturating_add(pool.memory_bytes));
-            device.memory_bytes.saturating_sub(declared)
-        };
-        devices.map(free).max()
+        devices.map(memory_unused).max()
     }
 
     fn jobs_ahead(&self) -> Option<String> {
@@ -263,6 +240,12 @@ impl Reason {
     fn new(reason: &str, text: String) -> Self {
         Self { reason: reason.to_owned(), text }
     }
+}
+
+/// Returns the memory of a device that neither running jobs declared nor sessions take.
+fn memory_unused(device: &DeviceRow) -> u64 {
+    let declared = device.pools.iter().fold(0_u64, |sum, pool| sum.saturating_add(pool.memory_bytes));
+    device.memory_bytes.saturating_sub(declared)
 }
 
 fn messages_wait(messages: u64) -> String {

@@ -43,8 +43,6 @@ pub enum Part {
     Schemathesis,
     /// numba-cuda with NVIDIA's compilers, for its tests on the emulated driver, in a virtual environment.
     NumbaCuda,
-    /// tinygrad, for training on the emulated driver, in a virtual environment.
-    Tinygrad,
     /// A C++ compiler, and nvcc in a virtual environment: they build PyCUDA, for its examples on the emulated driver.
     Pycuda,
     /// Helm's engine and Kubernetes' schemas, for the tests of the chart, in a virtual environment.
@@ -153,7 +151,6 @@ impl Part {
             Self::Foreign => &environment::FOREIGN,
             Self::Schemathesis => &environment::SCHEMATHESIS,
             Self::NumbaCuda => &environment::NUMBA_CUDA,
-            Self::Tinygrad => &environment::TINYGRAD,
             Self::Pycuda => &environment::PYCUDA,
             Self::Chart => &environment::CHART,
             Self::Deny => &environment::DENY,

@@ -64,9 +64,11 @@ from gpufleet._fleet import Fleet
 from gpufleet._future import Future, as_completed
 from gpufleet._history import History
 from gpufleet._lazy import LazyArray
+from gpufleet._progress import Count, Progress
 from gpufleet._remote import RemoteArray
 from gpufleet._report import RanOn, Timings
 from gpufleet._results import Results
+from gpufleet._task import ProgressCounter
 from gpufleet._zeros import ZeroArray, zeros
 
 if _typing.TYPE_CHECKING:
@@ -88,6 +90,7 @@ __all__ = [
     "ClientLost",
     "CompileError",
     "ConnectError",
+    "Count",
     "DeviceLost",
     "Diagnostic",
     "ElementwiseKernel",
@@ -121,6 +124,8 @@ __all__ = [
     "OutputTooLarge",
     "PolicyRefused",
     "ProgramFailed",
+    "Progress",
+    "ProgressCounter",
     "PtxKernel",
     "Quarantined",
     "QueueFull",

@@ -19,7 +19,7 @@ from gpufleet._errors import InvalidJob
 from gpufleet._lazy import LazyArray
 from gpufleet._operand import Operand, operand
 from gpufleet._signature import Parameter, Signature
-from gpufleet._task import Argument, Buffer, Pointer, Ref, Task, Value, Zeros
+from gpufleet._task import Argument, Buffer, Pointer, ProgressCounter, Ref, Task, Value, Zeros
 from gpufleet._wire import DTYPES
 
 if TYPE_CHECKING:
@@ -179,6 +179,10 @@ def _bind_pointer(bound: Bound, place: object, parameter: Parameter, value: obje
     if value is None:
         bound.args.append(_NULL)
         return
+    if isinstance(value, ProgressCounter):
+        _check_counter(place, parameter)
+        bound.args.append(value)
+        return
     try:
         given = operand(value)
     except Unsupported as problem:
@@ -209,12 +213,22 @@ def _check_length(place: object, element: Element, like: Like) -> None:
         )
 
 
+def _check_counter(place: object, parameter: Parameter) -> None:
+    element = parameter.element
+    is_number = element is None or (element.wire in ("u64", "i64") and element.count == 1)
+    if not parameter.is_word and (parameter.is_input or not is_number):
+        raise ArgumentError(f"{place} can not be a progress counter; declare the parameter as unsigned long long *")
+
+
 def _bind_untyped(bound: Bound, signature: Signature, index: int, value: object) -> None:
     """Matches an argument without a signature. Its type comes from the caller, so a number must have a NumPy type, and
     every array is returned.
     """
     place = f"kernel {signature.entry!r}, argument {index + 1}"
     parameter = Parameter(f"arg{index}", "?", None, is_pointer=True)
+    if isinstance(value, ProgressCounter):
+        bound.args.append(value)
+        return
     if value is None or isinstance(value, np.generic):
         bound.args.append(_NULL if value is None else scalar_of(place, None, value))
         return

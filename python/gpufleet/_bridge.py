@@ -6,14 +6,18 @@ The first `await` imports this module, because importing asyncio takes as long a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from gpufleet import _scope
+
 if TYPE_CHECKING:
     from gpufleet._future import Future
+    from gpufleet._progress import Progress
 
 R = TypeVar("R")
 
@@ -23,6 +27,7 @@ _bridges: WeakKeyDictionary[asyncio.AbstractEventLoop, _Bridge] = WeakKeyDiction
 def wait(future: Future[R]) -> Generator[Any, None, R]:
     """Waits in the running loop. If the wait is cancelled, the job is cancelled too; `asyncio.shield` prevents that."""
     if not future.done():
+        _scope.waited(future)
         loop = asyncio.get_running_loop()
         bridge = _bridges.get(loop) or _bridges.setdefault(loop, _Bridge())
         try:
@@ -35,6 +40,22 @@ def wait(future: Future[R]) -> Generator[Any, None, R]:
         if future.cancelled():
             raise asyncio.CancelledError
     return future.result()
+
+
+async def updates(future: Future[Any]) -> AsyncIterator[Progress]:
+    """Yields the progress of a job until it has ended."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[Progress | None] = asyncio.Queue()
+
+    def arrive(progress: Progress | None) -> None:
+        # A closed loop reads no progress.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(arrived.put_nowait, progress)
+
+    future.add_progress_callback(arrive)
+    future._observe(lambda _: arrive(None))
+    while (progress := await arrived.get()) is not None:
+        yield progress
 
 
 class _Bridge:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import logging
 import os
 import threading
 import weakref
@@ -25,7 +26,7 @@ from gpufleet._window import Window
 from gpufleet._wire import array_of
 
 if TYPE_CHECKING:
-    from gpufleet._core import Bytes, Session, _Ended, _Failure, _Unsuccessful
+    from gpufleet._core import Bytes, Session, _Ended, _Failure, _Unsuccessful, _Update
     from gpufleet._task import Task
 
 A = TypeVarTuple("A")
@@ -36,6 +37,8 @@ CLOSE_SECONDS = 30.0
 """The time in seconds for which `close` waits for the broker's confirmations."""
 EXIT_SECONDS = 5.0
 """The time in seconds for which the end of the program waits for the broker's confirmations."""
+
+_logger = logging.getLogger("gpufleet")
 
 
 class Connection:
@@ -57,6 +60,8 @@ class Connection:
         self.pool: str = environment.get(POOL) or "default"
         """The pool of jobs that name no pool."""
         self.cancels_interrupted: bool = settings.on_interrupt == "cancel"
+        self._followed: set[str] = set()
+        """The pools whose progress was asked for."""
         self._keeps_replies = settings.client is not None
         self._is_closed = False
         self._tokens = itertools.count()
@@ -86,7 +91,7 @@ class Connection:
         """
         task = _scope.applied(task)
         job = Job(task, self.pool)
-        future = Future(self, next(self._tokens), job.id, task.options, finish)
+        future = self._future(job, task.options, finish)
         self._begin([future], [task.input_bytes], self._client.submit, future._token, job, unread)
         _scope.began([future])
         return future
@@ -100,7 +105,7 @@ class Connection:
             return result_of(self.submit(task, finish))
         task = _scope.applied(task)
         job = Job(task, self.pool)
-        future = Future(self, next(self._tokens), job.id, task.options, finish)
+        future = self._future(job, task.options, finish)
         try:
             end = self._begin([future], [task.input_bytes], self._run, future, job)
         except KeyboardInterrupt:
@@ -129,8 +134,7 @@ class Connection:
         tasks = [_scope.applied(task) for task in tasks]
         jobs = [Job(task, self.pool) for task in tasks]
         futures = [
-            Future(self, next(self._tokens), job.id, task.options, finish)
-            for task, job, finish in zip(tasks, jobs, finish, strict=True)
+            self._future(job, task.options, finish) for task, job, finish in zip(tasks, jobs, finish, strict=True)
         ]
         tokens = [future._token for future in futures]
         self._begin(futures, [task.input_bytes for task in tasks], self._client.submit_many, tokens, jobs)
@@ -151,11 +155,27 @@ class Connection:
         self._require_open()
         return self._client.open_session(job, library, is_over)
 
-    def attach(self, job_id: str, *, read: bool = True) -> Future[Outputs]:
+    def attach(self, job_id: str, *, read: bool = True, pool: str | None = None) -> Future[Outputs]:
         """Returns a future for a job of an earlier program with the same client name."""
-        future: Future[Outputs] = Future(self, next(self._tokens), job_id, Options(), dict)
+        future: Future[Outputs] = Future(self, next(self._tokens), job_id, Options(pool=pool), dict)
         self._begin([future], [0], self._client.attach, future._token, job_id, read)
         return future
+
+    def follow(self, pool: str | None) -> None:
+        """Receives the progress of the jobs of a pool from now on. Does not wait for the broker."""
+        name = pool or self.pool
+        if name in self._followed or self._is_closed or self.is_inherited:
+            return
+        self._followed.add(name)
+        self._open.find_by_id()
+        self._client.follow(name)
+
+    def next_progress(self, job_id: str, pool: str | None, seconds: float) -> _Update | None:
+        """Waits for the next progress of a job that any client may have submitted. Raises `GpufleetError` if the user
+        may not follow it.
+        """
+        self._require_open()
+        return self._client.next_progress(pool or self.pool, job_id, seconds)
 
     def replies_waiting(self, client: str) -> int | None:
         self._require_open()
@@ -220,6 +240,12 @@ class Connection:
             if threading.current_thread() is not self._thread:
                 self._thread.join()
 
+    def _future(self, job: Job, options: Options, finish: Callable[[Outputs], R]) -> Future[R]:
+        future = Future(self, next(self._tokens), job.id, options, finish)
+        if options.on_progress is not None:
+            future.add_progress_callback(options.on_progress)
+        return future
+
     def _begin(self, futures: Sequence[Future[Any]], sizes: Sequence[int], send: Callable[[*A], T], *args: *A) -> T:
         """Waits for room, registers the futures, and then sends their jobs. The order matters, because an outcome may
         arrive at once.
@@ -246,6 +272,9 @@ class _OpenJobs:
     def __init__(self) -> None:
         self.window = Window()
         self._futures: dict[int, Future[Any]] = {}
+        self._by_id: dict[str, Future[Any]] | None = None
+        """The same futures by the ids of their jobs, once the progress of one was asked for."""
+        self._has_warned = False
         self._unconfirmed: dict[int, int] = {}
         """The sizes in bytes of the jobs that the broker has not confirmed, by token."""
         self._confirmations = Changes()
@@ -256,9 +285,10 @@ class _OpenJobs:
         for future, size in zip(futures, sizes, strict=True):
             self._unconfirmed[future._token] = size
             self._futures[future._token] = future
+            self._index(future)
 
     def remove(self, token: int) -> Future[Any] | None:
-        future = self._futures.pop(token, None)
+        future = self._pop(token)
         if future is not None:
             self.window.leave(1, self._confirm([token]))
         return future
@@ -282,10 +312,41 @@ class _OpenJobs:
 
     def take(self, tokens: Sequence[int]) -> list[Future[Any] | None]:
         """Removes and returns the futures of jobs that have ended; None for those that were cancelled."""
-        futures = [self._futures.pop(token, None) for token in tokens]
+        futures = [self._pop(token) for token in tokens]
         size = self._confirm(tokens)
         self.window.leave(sum(future is not None for future in futures), size)
         return futures
+
+    def find_by_id(self) -> None:
+        """Begins to find futures by the ids of their jobs."""
+        if self._by_id is None:
+            self._by_id = {}
+            for future in self.futures():
+                self._index(future)
+                if future._token not in self._futures:
+                    # It has ended meanwhile.
+                    self._by_id.pop(future._job_id, None)
+
+    def progressed(self, updates: Sequence[_Update], problem: str | None) -> None:
+        """Passes the progress of jobs on to their futures, or says why there is none."""
+        for update in updates:
+            future = (self._by_id or {}).get(update[0])
+            if future is not None:
+                future._progressed(update)
+        if problem is not None and not self._has_warned:
+            self._has_warned = True
+            _logger.warning("futures of this fleet have no progress: %s", problem)
+
+    def _index(self, future: Future[Any]) -> None:
+        # A job that needs others has no id yet, and a future of its own when it has one.
+        if self._by_id is not None and future._job_id:
+            self._by_id[future._job_id] = future
+
+    def _pop(self, token: int) -> Future[Any] | None:
+        future = self._futures.pop(token, None)
+        if future is not None and self._by_id is not None and self._by_id.get(future._job_id) is future:
+            del self._by_id[future._job_id]
+        return future
 
     def __contains__(self, token: int) -> bool:
         return token in self._futures
@@ -306,8 +367,16 @@ def _complete_futures(client: Client, jobs: _OpenJobs) -> None:
             _complete(future, ("lost", FleetClosed.__name__, f"the fleet was closed before {future._what} ended"))
 
 
-def _deliver(jobs: _OpenJobs, confirmed: Sequence[int], ended: Sequence[int], ends: Sequence[_Ended]) -> None:
+def _deliver(
+    jobs: _OpenJobs,
+    confirmed: Sequence[int],
+    ended: Sequence[int],
+    ends: Sequence[_Ended],
+    progress: Sequence[_Update],
+    not_followed: str | None,
+) -> None:
     jobs.confirmed(confirmed)
+    jobs.progressed(progress, not_followed)
     for future, end in zip(jobs.take(ended), ends, strict=True):
         if future is None:
             continue

@@ -13,6 +13,7 @@ from gpufleet._future import Future
 if TYPE_CHECKING:
     from gpufleet._connection import Connection
     from gpufleet._core import Report
+    from gpufleet._progress import Progress
     from gpufleet._task import Options
 
 R = TypeVar("R")
@@ -56,6 +57,20 @@ class Dependent(Future[R]):
             raise GpufleetError("the job has no id yet, because the jobs that it needs have not ended")
         return self._job.job_id
 
+    @property
+    def progress(self) -> Progress | None:
+        self._follow()
+        return None if self._job is None else self._job.progress
+
+    def add_progress_callback(self, function: Callable[[Progress], object]) -> None:
+        with self._lock:
+            job = self._job
+            if job is None:
+                # The job gets it when it is submitted.
+                super().add_progress_callback(function)
+        if job is not None:
+            job.add_progress_callback(function)
+
     def confirmed(self, timeout: float | None = None) -> None:
         if not self._is_submitted.wait(timeout):
             raise WaitTimeout(f"the jobs that {self._what} needs did not end within {timeout} s")
@@ -98,6 +113,9 @@ class Dependent(Future[R]):
             return
         with self._lock:
             self._job, self._job_id = job, job.job_id
+            callbacks = () if self._course is None else self._course.callbacks
+        for callback in callbacks:
+            job.add_progress_callback(callback)
         self._is_submitted.set()
         if self.cancelled():
             # It was cancelled while the job was submitted.

@@ -213,15 +213,16 @@ class Fleet(KernelFactories):
         """Whether the fleet was closed."""
         return self._is_closed
 
-    def attach(self, job_id: str, *, read: bool = True) -> Future[Outputs]:
+    def attach(self, job_id: str, *, read: bool = True, pool: str | None = None) -> Future[Outputs]:
         """Returns a future for a job that an earlier program submitted with the same `client` name.
 
         Its result has the outputs by name. The broker keeps a reply until a program has received it, even if that
         program never asks for the result. If the broker has no reply for the job, the future never ends, so give
         `result` a timeout. If `read` is false, outputs in the blob store stay there, and the result has a `RemoteArray`
-        for each of them. Raises `AttachError` if the fleet has no `client` name.
+        for each of them. `pool` is the pool of the job, for its progress. Raises `AttachError` if the fleet has no
+        `client` name.
         """
-        return self._connected().attach(job_id, read=read)
+        return self._connected().attach(job_id, read=read, pool=pool)
 
     def unread(self) -> list[str]:
         """Returns the ids of jobs whose replies have arrived and were not taken. The fleet needs a `client` name."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
+from gpufleet import _scope
 from gpufleet._errors import ForkedError, JobCancelled, SubmitError, WaitTimeout, explain
+from gpufleet._progress import Course, Progress
 from gpufleet._report import RanOn, Timings, ran_on_of, timings_of
 
 if TYPE_CHECKING:
     from gpufleet._connection import Connection
-    from gpufleet._core import Report
+    from gpufleet._core import Report, _Update
     from gpufleet._task import Options
 
 R = TypeVar("R")
@@ -28,7 +31,9 @@ OBSTACLE_SECONDS = 1.0
 """The minimum timeout in seconds for which the error says why the job waits."""
 
 _state_lock = threading.Lock()
-"""Protects the decision whether a future has a condition. It is held only briefly."""
+"""Protects the decision whether a future has a condition, and its callbacks. It is held only briefly."""
+
+_logger = logging.getLogger("gpufleet")
 
 
 class Future(concurrent.futures.Future[R]):
@@ -49,6 +54,8 @@ class Future(concurrent.futures.Future[R]):
     _observers: tuple[Callable[[Future[Any]], object], ...] = ()
     """Functions to call once with this future when it ends. Unlike callbacks of the base class, they need no condition.
     """
+    _course: Course | None = None
+    """The progress of the job, once there is any or something asks for it."""
     _has_condition: bool = False
     _expects_cancellation: bool = False
     """Set before an order to cancel is sent, because the worker's answer may arrive before the broker's confirmation.
@@ -82,6 +89,37 @@ class Future(concurrent.futures.Future[R]):
         return self._job_id
 
     @property
+    def progress(self) -> Progress | None:
+        """How far the job is, as its worker says about once a second.
+
+        None until the job has run for a second, and if the fleet's user may not follow progress; a warning of the
+        logger ``gpufleet`` says so. After the end of the job, it is the last progress. The first use asks the broker
+        for the progress of all jobs that the fleet submits to the pool.
+        """
+        self._follow()
+        course = self._course
+        return None if course is None else course.latest
+
+    def add_progress_callback(self, function: Callable[[Progress], object]) -> None:
+        """Calls a function with each further progress of the job, about once a second while it runs.
+
+        The thread that completes the fleet's futures calls it. Exceptions of the function are logged.
+        """
+        with _state_lock:
+            self._course = course = self._course or Course()
+            course.callbacks = (*course.callbacks, function)
+        self._follow()
+
+    def updates(self) -> AsyncIterator[Progress]:
+        """Yields each further progress of the job in an asyncio loop, until the job has ended.
+
+        It neither raises the job's exception nor cancels the job: `await` the future for its result.
+        """
+        from gpufleet import _bridge  # noqa: PLC0415
+
+        return _bridge.updates(self)
+
+    @property
     def timings(self) -> Timings | None:
         """The time that each step took. None until a worker has answered."""
         return None if self._report is None else timings_of(self._report)
@@ -112,6 +150,7 @@ class Future(concurrent.futures.Future[R]):
             # Without the condition, which would have to be made.
             return cast("R", self._result)
         self._require_own()
+        _scope.waited(self)
         try:
             return super().result(timeout)
         except TimeoutError:
@@ -129,6 +168,7 @@ class Future(concurrent.futures.Future[R]):
         Raises `WaitTimeout` if there is no outcome within `timeout` seconds.
         """
         self._require_own()
+        _scope.waited(self)
         try:
             return super().exception(timeout)
         except TimeoutError:
@@ -195,8 +235,27 @@ class Future(concurrent.futures.Future[R]):
 
     def _wait(self) -> None:
         """Waits for the outcome, whether it is a result or an exception."""
+        _scope.waited(self)
         with contextlib.suppress(concurrent.futures.CancelledError):
             super().exception()
+
+    def _follow(self) -> None:
+        """Asks for the progress of the job."""
+        if not self.done():
+            self._connection.follow(self._options.pool)
+
+    def _progressed(self, update: _Update) -> None:
+        """Takes a message about the job's progress. The thread that completes futures calls it."""
+        with _state_lock:
+            self._course = course = self._course or Course()
+        progress = None if self.done() else course.take(update)
+        if progress is None:
+            return
+        for callback in course.callbacks:
+            try:
+                callback(progress)
+            except Exception:
+                _logger.exception("a progress callback of %s raised an exception", self._what)
 
     def _end_cancelled(self) -> bool:
         if not super().cancel():
@@ -298,6 +357,7 @@ def as_completed(futures: Iterable[Future[R]], timeout: float | None = None) -> 
     ended: SimpleQueue[Future[R]] = SimpleQueue()
     for future in waited:
         future._require_own()
+        _scope.waited(future)
         future._observe(ended.put)
     deadline = None if timeout is None else time.monotonic() + timeout
     for _ in range(len(waited)):

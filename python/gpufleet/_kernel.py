@@ -103,7 +103,8 @@ class Kernel(ABC, Generic[R]):
         `time_limit` bounds the time on the device; by default it is that of the pool, else 10 minutes. `queue_limit`
         bounds the time in the queue. `keep` is how long the outputs can be fetched, by default not at all. `attempts`
         is the maximum number of attempts, by default that of the pool, else 3. `requires` may have a ``device`` and a
-        ``compute_capability``.
+        ``compute_capability``. `on_progress` is a function that is called with each `Progress` of each job, as by
+        `Future.add_progress_callback`.
 
         Times are seconds, or texts such as ``"30s"``. `id` is the UUID of a single job, so `map` and `starmap` refuse
         it.

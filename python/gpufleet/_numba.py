@@ -19,7 +19,7 @@ from gpufleet._errors import InvalidJob
 from gpufleet._launching import LaunchedKernel
 from gpufleet._operand import operand
 from gpufleet._signature import Parameter
-from gpufleet._task import Options, Ptx, Value
+from gpufleet._task import Options, ProgressCounter, Ptx, Value
 
 if TYPE_CHECKING:
     from gpufleet._fleet import Fleet
@@ -155,6 +155,11 @@ def _bind(name: str, argument_types: Sequence[_ArgumentType], args: Sequence[obj
 
 def _add_array(bound: Bound, place: str, argument_type: _ArgumentType, value: object) -> None:
     """Adds an array as seven parameters: two null pointers, items, bytes of an item, address, extents and strides."""
+    if isinstance(value, ProgressCounter):
+        if argument_type.dtype not in (np.uint64, np.int64) or argument_type.ndim != 1:
+            raise ArgumentError(f"{place} can not be a progress counter; declare it as uint64[::1]")
+        bound.args += [_word(0), _word(0), _word(1), _word(8), value, _word(1), _word(8)]
+        return
     try:
         given = operand(value)
     except Unsupported as problem:

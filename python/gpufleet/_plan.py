@@ -144,6 +144,7 @@ class _Members:
         self._kind = kind_of(first.program)
         self._options = dataclasses.replace(first.options, name=None)
         self._launches = self._buffers = 0
+        self._has_counter = False
 
     def takes(self, task: Task) -> bool:
         return (
@@ -152,11 +153,14 @@ class _Members:
             and self._options == dataclasses.replace(task.options, name=None)
             and self._launches + len(task.launches) <= LAUNCHES_MAX
             and self._buffers + len(task.buffers) <= BUFFERS_MAX
+            # A job has one counter, which would count the steps of both.
+            and not (self._has_counter and task.has_counter)
         )
 
     def add(self, task: Task) -> None:
         self.tasks.append(task)
         self._launches += len(task.launches)
+        self._has_counter |= task.has_counter
         # Most references are to buffers of the same stage.
         self._buffers += len(task.buffers) - len(_refs(task))
 

@@ -17,13 +17,13 @@ from gpufleet._task import Options, Task
 if TYPE_CHECKING:
     from gpufleet._future import Future
 
-__all__ = ["Scope", "applied", "began", "entered", "within"]
+__all__ = ["Scope", "applied", "began", "entered", "waited", "within"]
 
 
 class Scope:
-    """The options of jobs whose kernels have none of their own."""
+    """The options of jobs whose kernels have none of their own. None if the scope only follows jobs."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options | None) -> None:
         self.options = options
         self._pid = os.getpid()
 
@@ -34,6 +34,9 @@ class Scope:
 
     def began(self, future: Future[Any]) -> None:
         """Called for each job after it was submitted."""
+
+    def waited(self, future: Future[Any]) -> None:
+        """Called when a thread begins to wait for the outcome of a job."""
 
 
 _open: list[Scope] = []
@@ -51,13 +54,15 @@ def entered(scope: Scope) -> Iterator[None]:
 
 def applied(task: Task) -> Task:
     """Returns the task with the options of the open scopes."""
-    return replace(task, options=within(task.options)) if _open else task
+    options = within(task.options)
+    return task if options is task.options else replace(task, options=options)
 
 
 def within(options: Options) -> Options:
     """Returns the options, completed by those of the open scopes."""
     for scope in reversed(_open):
-        options = options.within(scope.options)
+        if scope.options is not None:
+            options = options.within(scope.options)
     return options
 
 
@@ -66,3 +71,9 @@ def began(futures: Sequence[Future[Any]]) -> None:
         if not scope.is_inherited:
             for future in futures:
                 scope.began(future)
+
+
+def waited(future: Future[Any]) -> None:
+    for scope in _open:
+        if not scope.is_inherited and not future.done():
+            scope.waited(future)

@@ -6,8 +6,9 @@ The extension module reads these classes by the names of their fields.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +19,7 @@ from gpufleet._errors import InvalidJob
 
 if TYPE_CHECKING:
     from gpufleet._diagnostics import Origin
+    from gpufleet._progress import Progress
 
 __all__ = [
     "Argument",
@@ -29,6 +31,7 @@ __all__ = [
     "Options",
     "Pointer",
     "Program",
+    "ProgressCounter",
     "Ptx",
     "Ref",
     "Section",
@@ -98,6 +101,30 @@ class Value:
     align: int
 
 
+@dataclass(frozen=True, slots=True)
+class ProgressCounter:
+    """A kernel argument that counts the steps of a job, for `Future.progress`.
+
+    The kernel's parameter is an ``unsigned long long *``: the address of a number that is zero at first and that the
+    kernel increments with ``atomicAdd``. `total` is the number when all work is done. A job has one counter, also if
+    several of its launches get one.
+
+    >>> ProgressCounter(20_000)
+    ProgressCounter(total=20000)
+    """
+
+    total: int
+
+    def __post_init__(self) -> None:
+        try:
+            total = operator.index(self.total)
+        except TypeError:
+            raise TypeError(f"the total of a progress counter is a number of steps, not {self.total!r}") from None
+        if not 1 <= total < 1 << 64:
+            raise ValueError(f"the total of a progress counter is between 1 and 2**64 - 1, not {total}")
+        object.__setattr__(self, "total", total)
+
+
 @dataclass(slots=True, unsafe_hash=True)
 class Launch:
     """A launch. `grid` and `block` are extents in x, y and z."""
@@ -160,7 +187,7 @@ class SessionProgram:
     idle_limit: float | None = None
 
 
-Argument = Pointer | Value
+Argument = Pointer | Value | ProgressCounter
 Buffer = Input | Zeros | Stored | Ref
 Program: TypeAlias = Catalog | Arguments | Source | Ptx | SessionProgram
 
@@ -185,6 +212,8 @@ class Options:
     as those of a pipeline and its step. Submitting an id again may run the job again. The history then shows one job
     with an attempt for each run, and the outcome of the latest submission.
     """
+    on_progress: Callable[[Progress], object] | None = None
+    """Called with each progress of the job, like a function of `Future.add_progress_callback`."""
 
     def requirements(self) -> tuple[str | None, tuple[int, int] | None]:
         """Returns the required device and compute capability. The latter may be given as `(9, 0)`, `9.0` or `"9.0"`.
@@ -230,6 +259,8 @@ class Options:
         for name in ("time_limit", "queue_limit", "keep"):
             if changes.get(name) is not None:
                 changes[name] = seconds(changes[name])
+        if not callable(changes.get("on_progress", print)) and changes["on_progress"] is not None:
+            raise TypeError(f"on_progress is a function that takes a gpufleet.Progress, not {changes['on_progress']!r}")
         if "labels" in changes:
             changes["labels"] = {**self.labels, **changes["labels"]}
         return dataclasses.replace(self, **changes)
@@ -255,6 +286,11 @@ class Task:
             if isinstance(buffer, Input):
                 size += buffer.array.nbytes
         return size
+
+    @property
+    def has_counter(self) -> bool:
+        """Whether the job has a progress counter."""
+        return any(isinstance(arg, ProgressCounter) for launch in self.launches for arg in launch.args)
 
     @property
     def has_refs(self) -> bool:

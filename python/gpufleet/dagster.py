@@ -21,12 +21,14 @@ try:
         MaterializeResult,
         MetadataValue,
         OutputContext,
+        get_dagster_logger,
     )
 except ModuleNotFoundError as _error:
     raise ImportError("gpufleet.dagster needs Dagster; install it with: pip install 'gpufleet[dagster]'") from _error
 
 from gpufleet._fleet import Fleet
 from gpufleet._future import Future
+from gpufleet._logged import logged_result
 from gpufleet._remote import RemoteArray
 
 __all__ = ["BlobIOManager", "GpufleetResource", "job_metadata"]
@@ -62,9 +64,10 @@ class GpufleetResource(ConfigurableResource):  # type: ignore[misc]
     def materialize(future: Future[Any], **metadata: Any) -> MaterializeResult[Any]:
         """Waits for a job. Its result becomes the value of the asset, with metadata about the job.
 
-        `metadata` is added to it. Raises the exception of a failed job.
+        `metadata` is added to it. Every 30 seconds, the log of the run says how far the job is. Raises the exception
+        of a failed job.
         """
-        value = future.result()
+        value = logged_result(future, get_dagster_logger("gpufleet").info)
         return MaterializeResult(value=value, metadata={**job_metadata(future), **metadata})
 
 

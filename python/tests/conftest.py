@@ -23,6 +23,15 @@ def environment(gpufleet_local: LocalFleet | None) -> None:
     """Makes the fleet of the session the default one, also for child processes."""
 
 
+@pytest.fixture(scope="module")
+def undisturbed() -> Iterator[LocalFleet]:
+    """A fleet for the tests of a file, also in child processes. On a shared fleet, a job starts again if another test
+    cancels a job beside it.
+    """
+    with local_fleet() as fleet:
+        yield fleet
+
+
 @pytest.fixture
 def own_fleet() -> Iterator[LocalFleet]:
     """A fleet of the test's own, which it may break."""

@@ -14,6 +14,8 @@ import nbformat
 from jupyter_client.manager import AsyncKernelManager, KernelManager
 from nbclient import NotebookClient
 
+from gpufleet.notebook._live import WAITING
+
 CELL_SECONDS = 120
 
 
@@ -34,7 +36,9 @@ def notebook(*cells: str) -> Any:
 
 
 def run(*cells: str, folder: Path, fails: bool = False) -> list[list[Any]]:
-    """The outputs of each cell. Without `fails`, an error in a cell is one here."""
+    """The outputs of each cell, without what a slow cell shows while it waits. Without `fails`, an error in a cell is
+    one here.
+    """
     document = notebook(*cells)
     client = NotebookClient(
         document,
@@ -44,7 +48,7 @@ def run(*cells: str, folder: Path, fails: bool = False) -> list[list[Any]]:
         kernel_manager_class=UnixKernelManager,
     )
     client.execute()
-    return [cell.outputs for cell in document.cells]
+    return [[output for output in cell.outputs if output.get("metadata") != WAITING] for cell in document.cells]
 
 
 class Kernel:

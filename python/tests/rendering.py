@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from gpufleet.notebook._live import WAITING
+
 HEAD = """\
 <!-- Generated from python/examples/{name}.ipynb. To write it anew:
 GPUFLEET_GOLDEN=write cargo xtask python python/tests/test_examples.py -->
@@ -29,7 +31,7 @@ _COLOUR = _CHANGING[3][0]
 
 def common(outputs: list[Any]) -> list[Any]:
     """The outputs of a cell without what differs from run to run: times, ids and the kind of the CPU."""
-    return [_common(output) for output in outputs]
+    return [_common(output) for output in outputs if output.get("metadata") != WAITING]
 
 
 def page(name: str, notebook: Any) -> tuple[str, dict[str, bytes]]:

@@ -14,7 +14,7 @@ import gpufleet as gf
 import gpufleet.airflow
 from gpufleet._errors import Failure, failed
 from gpufleet._report import RanOn, Timings
-from gpufleet._task import Input, Stored, Task, Zeros
+from gpufleet._task import Input, Pointer, ProgressCounter, Stored, Task, Zeros
 from gpufleet.airflow import _identity, _report
 from gpufleet.airflow._call import OUTPUTS_MAX, KernelCall
 from gpufleet.airflow._identity import Try, identity
@@ -88,6 +88,16 @@ def test_the_pool_of_the_connection_is_for_calls_that_name_none() -> None:
     arguments = {"a": 2.0, "x": [1], "y": [1]}
     assert detached(KernelCall("saxpy", arguments, pool="night")).options.pool == "night"
     assert detached(KernelCall("saxpy", arguments, options={"pool": "day"}, pool="night")).options.pool == "day"
+
+
+def test_a_progress_counter_is_json_too() -> None:
+    source = 'extern "C" __global__ void k(unsigned long long *steps, float *y) {}'
+    call = KernelCall("k", [{"progress": 9}, [0]], source, 1, 1, options='{"pool": "day"}', pool="night")  # type: ignore[arg-type]
+    task = detached(call)
+    assert task.launches[0].args == (ProgressCounter(9), Pointer("y")) and task.outputs == ("y",)
+    assert call.job_pool == task.options.pool == "day"
+    with pytest.raises(ValueError, match="total of a progress counter is between 1"):
+        detached(KernelCall("k", [{"progress": 0}, [0]], source, 1, 1))
 
 
 def test_lists_take_the_types_of_the_parameters_in_the_source() -> None:

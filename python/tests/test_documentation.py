@@ -35,6 +35,7 @@ ELSEWHERE = {
     "clients/dagster.md": "python/peers/dagster/test_dagster.py",
     "clients/notebooks": "python/tests/test_examples.py",
     "clients/python-testing.md": "python/tests/test_testing.py",
+    "guides/session-pycuda.md": "xtask/src/emulator_programs.rs",
     "guides/sessions.md": "python/tests/test_session.py",
     "tutorials/data-pipeline.md": "python/peers/airflow/scenarios.py",
 }

@@ -27,6 +27,10 @@ def test_everything_public_is_listed() -> None:
     assert all(getattr(gf, name).__name__ == name for name in gf._LAZY)
 
 
+def test_the_engine_can_be_imported_before_papermill() -> None:
+    subprocess.run([sys.executable, "-c", "import gpufleet.notebook.papermill"], check=True)
+
+
 @pytest.mark.parametrize(
     ("module", "missing", "extra"),
     [("gpufleet.notebook.papermill", "papermill", "notebook")],

@@ -246,7 +246,8 @@ def test_a_cell_that_waits_updates_one_display(environment: None, tmp_path: Path
     assert [message["msg_type"] for message in shown] == ["display_data"] + ["update_display_data"] * (len(shown) - 1)
     assert len({message["content"]["transient"]["display_id"] for message in shown}) == 1
     texts = [message["content"]["data"]["text/plain"] for message in shown]
-    assert all("waiting for " in text for text in texts[:-1]) and "spin: failed" in texts[-1]
+    assert all(text.startswith(("spin: waiting for ", "spin: kernels · ")) for text in texts[:-1])
+    assert "spin: kernels · " in texts[-2] and "spin: failed" in texts[-1]
     assert all("<i>" not in message["content"]["data"]["text/html"] for message in shown)
     times = [message["header"]["date"].timestamp() for message in shown[:-1]]
     assert len(times) >= 4 and (len(times) - 1) / (times[-1] - times[0]) <= 4

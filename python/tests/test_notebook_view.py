@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from html.parser import HTMLParser
-from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -12,11 +11,11 @@ import pytest
 import gpufleet as gf
 from gpufleet._future import Future
 from gpufleet._task import Options
-from gpufleet.notebook import _live
 from gpufleet.notebook._html import card, many, table
-from gpufleet.notebook._live import UPDATE_SECONDS, Live
+from gpufleet.notebook._live import Live
 from gpufleet.notebook._many import ManyView
 from gpufleet.notebook._view import View
+from gpufleet.notebook._waiting import Waiting
 
 HOSTILE = "<script>alert('1')</script>\"'&"
 TIMINGS = gf.Timings(1.0, 0.25, 0.0, 0.0, 0.5, 0.0, 0.05, (0.1, 0.1), 0.0, 0.9, 4096, module_cached=False)
@@ -87,34 +86,81 @@ def test_the_bar_has_the_steps_in_their_shares() -> None:
     assert repr(hostile()).endswith(f"queue 250.0 ms, compile 500.0 ms, copy 50.0 ms, kernel 200.0 ms, a\n\n{HOSTILE}")
 
 
-def test_a_display_is_updated_at_most_four_times_a_second() -> None:
-    now = 0.0
-    shown: list[tuple[float, str, bool]] = []
-    live = Live(lambda view, is_update: shown.append((now, view.state, is_update)), lambda: now)
-    for step in range(101):
-        now = step / 100
-        live.update(View("1", "k", "open"))
-    live.update(View("1", "k", "succeeded"))
-    times = [time for time, state, _ in shown if state == "open"]
-    assert times == [0, 0.25, 0.5, 0.75, 1]
-    assert min(b - a for a, b in pairwise(times)) >= UPDATE_SECONDS
-    assert shown[0] == (0, "open", False) and shown[-1] == (1, "succeeded", True)
+def test_a_cell_that_waits_shows_its_jobs_and_a_bar() -> None:
+    counts = Counter(open=6, succeeded=3, failed=1)
+    view = Waiting(counts, 41.9, HOSTILE, gf.Progress("7", 1, "running", 12.0, 36.0, counter=gf.Count(5, 20)))
+    assert view.summary == "4 of 10 jobs done, 1 failed · 41 s"
+    bar = "kernels ██░░░░░░░░ 5/20 steps · 12 s · about 35 s left"
+    assert repr(view) == f"4 of 10 jobs done, 1 failed · 41 s\n{HOSTILE}: {bar}"
+    found = Text(view._repr_html_())
+    assert set(found.tags) == {"div"} and {name for name, _ in found.attributes} <= {"style", "title"}
+    assert HOSTILE in found.text and "width:25.0%" in str(found.attributes)
+    assert repr(Waiting(Counter(open=1), 3, "k", note="waiting for 3 s: why")) == "k: waiting for 3 s: why"
+    assert repr(Waiting(Counter(succeeded=1), 3, "k")) == "k: succeeded · 3 s"
+    assert repr(Waiting(Counter(succeeded=2), 3, "k")) == "2 of 2 jobs done · 3 s"
 
 
-class EndsJobs:
-    """A connection whose job ends while somebody asks why it waits."""
+class Jobs:
+    """A connection whose jobs never end by themselves."""
 
     pool = "default"
     is_inherited = False
-    future: Future[Any]
 
-    def obstacle(self, _: str) -> None:
-        self.future._complete({"y": 1}, None, None)
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def follow(self, _: str | None) -> None:
+        self.asked += 1
+
+    def obstacle(self, pool: str) -> str:
+        return f"no worker serves pool {pool}"
+
+    def future(self, name: str) -> Future[Any]:
+        return Future(cast(Any, self), 0, name, Options(name=name), dict)
 
 
-def test_a_job_that_ends_while_its_wait_is_shown_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_live, "OBSTACLE_SECONDS", 0)
-    connection, shown = EndsJobs(), list[View]()
-    connection.future = Future(cast(Any, connection), 0, "id", Options(name="k"), dict)
-    assert _live.follow(connection.future, Live(lambda view, _: shown.append(view))) == {"y": 1}
-    assert [(view.state, view.note) for view in shown] == [("succeeded", None)]
+class StoppedLive(Live):
+    """Without a thread, so that the test makes the updates."""
+
+    def _run(self) -> None:
+        pass
+
+
+def test_a_cell_is_shown_from_the_first_second_on_and_only_if_something_changes() -> None:
+    now, shown, jobs = [0.0], list[tuple[str, bool]](), Jobs()
+    live = StoppedLive(lambda view, is_update: shown.append((repr(view), is_update)), lambda: now[0])
+    first, second = jobs.future("a"), jobs.future("b")
+    for future in (first, second, first):
+        live.began(future)
+    for step in range(9):
+        now[0] = step / 4
+        live.update()
+    first._progressed(("a", 1, 0, 2000, 0, "running", (1, 4), None, None, None))
+    live.update()
+    first._complete({}, None, None)
+    live.finish()
+    live.finish()
+    live.began(jobs.future("after the end of the cell"))
+    assert jobs.asked == 2
+    waiting = "0 of 2 jobs done · {0} s\na: waiting for {0} s: no worker serves pool default"
+    assert shown == [
+        (waiting.format(1), False),
+        (waiting.format(2), True),
+        ("0 of 2 jobs done · 2 s\na: kernels ██░░░░░░░░ 1/4 launches · 2 s · about 6 s left", True),
+        ("1 of 2 jobs done · 2 s\nb: still open at the end of the cell", True),
+    ]
+
+
+def test_a_cell_whose_jobs_are_brief_shows_nothing() -> None:
+    shown, jobs = [], Jobs()
+    live = StoppedLive(lambda view, _: shown.append(view), lambda: 0.0)
+    future = jobs.future("a")
+    live.waited(future)
+    live.update()
+    future._complete({}, None, None)
+    live.update()
+    live.waited(future)
+    assert not shown
+    live.finish(View("a", "a", "succeeded"))
+    live.finish()
+    assert [type(view) for view in shown] == [View]

@@ -438,14 +438,3 @@ PAGE = PAGES["guides/sessions.md"]
 @pytest.mark.parametrize("block", [block for block in PAGE if ".session(" in block.text], ids=lambda _: "")
 def test_the_examples_of_docs_src_guides_sessions_run(block: Block, run: str, tmp_path: Path) -> None:
     succeeds(tmp_path, run, block.text)
-
-
-def test_the_program_of_docs_src_guides_sessions_runs(environment: None, tmp_path: Path) -> None:
-    (block,) = (block for block in PAGE if "numba" in block.text and ".session(" not in block.text)
-    program = tmp_path / "scale.py"
-    program.write_text(block.text)
-    command = shutil.which("gpufleet", path=os.environ.get("GPUFLEET_BIN_DIR"))
-    assert command
-    arguments = ["run", "--memory", "512MiB", "--library", find(None, os.environ), "--", sys.executable, str(program)]
-    done = subprocess.run([command, *arguments], check=False, capture_output=True, text=True, timeout=SECONDS)
-    assert (done.returncode, done.stdout) == (0, "[2. 4. 6.]\n"), done.stderr

@@ -50,14 +50,14 @@ class Client:
     def submit_many(self, tokens: Sequence[int], jobs: Sequence[Job]) -> None:
         self._sent.put(tokens)
 
-    def next(self) -> tuple[list[int], list[int], list[Any]] | None:
+    def next(self) -> tuple[list[int], list[int], list[Any], list[Any], None] | None:
         tokens = self._sent.get()
         if tokens is None:
             return None
         ended = list(tokens)
         if self._random.random() < 0.5:
             ended.reverse()
-        return list(tokens), ended, [("succeeded", None, [])] * len(ended)
+        return list(tokens), ended, [("succeeded", None, [])] * len(ended), [], None
 
     def cancel(self, jobs: Sequence[str], labels: dict[str, str], by: str, wait: bool) -> None:
         pass

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-INCOMPLETE = ("gpufleet.airflow.", "gpufleet.dagster.", "gpufleet.notebook.papermill.GpufleetEngine")
+INCOMPLETE = ("gpufleet.airflow.", "gpufleet.dagster.", "gpufleet.notebook.papermill.")
 """Their base classes are in packages that have no types, or that other commands install."""
 
 

@@ -54,6 +54,8 @@ pub const FAILURE_DETAIL_BYTES_MAX: usize = 64 << 10;
 pub const EXCERPT_BYTES_MAX: usize = 4 << 10;
 /// Maximum length of an attempt's printed output in replies and events: that of a failure's detail.
 pub const PRINTF_OUTPUT_BYTES_MAX: usize = 64 << 10;
+/// Maximum length of the printed text in a message of progress, which is a message per second for each running job.
+pub const PROGRESS_TEXT_BYTES_MAX: usize = 6 << 10;
 /// Maximum size of one buffer on the device. It is checked first, so that later products can't overflow.
 pub const BUFFER_BYTES_MAX: u64 = 1 << 40;
 pub const TIME_LIMIT_MS_MAX: u64 = 7 * 24 * 3600 * 1000;

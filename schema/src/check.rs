@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    BlobDigest, Buffer, Data, Dtype, Output, OutputData, OutputOf, Program, Task,
+    Arg, BlobDigest, Buffer, Data, Dtype, Output, OutputData, OutputOf, Program, Task,
     bounds::{
         ARGS_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, KEEP_MS_MAX, LABELS_MAX,
         LAUNCHES_MAX, PROGRAM_BYTES_MAX, TEXT_BYTES_MAX,
@@ -70,9 +70,20 @@ impl Task<'_> {
         outputs.fold(0, u64::saturating_add)
     }
 
-    /// The bytes of all buffers on the device; `None` if the sum overflows.
+    /// The bytes of all buffers and of the progress counter on the device; `None` if the sum overflows.
     pub fn device_bytes(&self) -> Option<u64> {
-        self.buffers.iter().try_fold(0_u64, |sum, buffer| sum.checked_add(buffer.bytes()?))
+        let counter = self.progress_total().map_or(0, |_| 8);
+        self.buffers.iter().try_fold(counter, |sum: u64, buffer| sum.checked_add(buffer.bytes()?))
+    }
+
+    /// The total of the progress counter, if a kernel has one.
+    pub fn progress_total(&self) -> Option<u64> {
+        self.progress_totals().next()
+    }
+
+    fn progress_totals(&self) -> impl Iterator<Item = u64> {
+        let args = self.launches.iter().flat_map(|launch| &launch.args);
+        args.filter_map(|arg| if let Arg::Progress(total) = arg { Some(*total) } else { None })
     }
 
     pub fn buffer(&self, name: &str) -> Option<&Buffer<'_>> {
@@ -230,7 +241,16 @@ impl Task<'_> {
             let buffer = |name: &str| self.buffer(name).and_then(Buffer::elements);
             launch.check(format_args!("launches[{index}]"), buffer)?;
         }
-        Ok(())
+        let mut totals = self.progress_totals();
+        match totals.next().and_then(|first| Some((first, totals.find(|other| *other != first)?))) {
+            Some((first, other)) => invalid(
+                "launches",
+                format!(
+                    "progress totals {first} and {other}; a job has one counter, so give the same total everywhere"
+                ),
+            ),
+            None => Ok(()),
+        }
     }
 
     fn check_outputs(&self) -> Result<(), Invalid> {

@@ -88,7 +88,7 @@ impl Encoding {
         encoded.map_err(|problem| EncodeError { encoding: self, problem })
     }
 
-    fn decode<'a, T: Deserialize<'a>>(self, body: &'a [u8]) -> Result<T, DecodeError> {
+    pub(crate) fn decode<'a, T: Deserialize<'a>>(self, body: &'a [u8]) -> Result<T, DecodeError> {
         let decoded = match self {
             Self::MessagePack => {
                 scan::check(body).map_err(|problem| self.malformed(problem))?;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ActionId, AttemptState, BlobDigest, Failure, JobId, KeptOutputs, PoolName, PrintfOutput, Priority, Program, RanOn,
-    SessionUse, Task, Timings, TraceContext, WorkerName,
+    ActionId, AttemptState, BlobDigest, DeviceSessions, Failure, JobId, KeptOutputs, PoolName, PrintfOutput, Priority,
+    Program, RanOn, SessionUse, SessionsSeen, Task, Timings, TraceContext, WorkerName,
     bounds::{BUFFERS_MAX, LABELS_MAX},
     encoding::{self, bounded},
     text::{recordable, recordable_labels},
@@ -24,6 +24,8 @@ pub enum Event {
     WorkerSeen(WorkerSeen),
     /// Travels alone in its message, because a recorder of 0.1.0 or before dead-letters a message with an event that it does not know.
     Action(Action),
+    /// Travels alone in its message, as an action does.
+    SessionProgress(Box<SessionProgress>),
     /// An event of a later release. It is only ever read.
     #[serde(skip)]
     Later(LaterEvent),
@@ -54,6 +56,9 @@ pub struct JobInfo {
     /// The catalog name, the entry of the first launch, or the label of a session.
     pub kernel: String,
     pub input_bytes: u64,
+    /// The device memory that a session asks for; absent for other jobs. Old clients and workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_bytes: Option<u64>,
     #[serde(default)]
     pub client: Option<String>,
     #[serde(default)]
@@ -138,6 +143,21 @@ pub struct AttemptFinished {
     pub session: Option<Box<SessionUse>>,
 }
 
+/// What an open session has done so far. A worker sends it every ten seconds if the numbers have changed, so that a worker that dies takes
+/// few of them with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct SessionProgress {
+    /// The start of the session. Its own event may be missing.
+    pub started: Started,
+    /// The number of this event among those of the attempt, from 1. A later event has a higher number.
+    pub sequence: u32,
+    pub at_ms: i64,
+    /// The device time that the pool is charged so far, as in [`AttemptFinished`].
+    pub charged_us: u64,
+    pub session: SessionUse,
+}
+
 /// A worker's heartbeat, sent at start, at intervals and at stop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
@@ -150,6 +170,9 @@ pub struct WorkerSeen {
     pub pools: Vec<PoolName>,
     pub devices: Vec<DeviceSeen>,
     pub jobs_running: u32,
+    /// The sessions that the worker takes; absent if its pools take none. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionsSeen>,
     /// The worker has drained; this is its last heartbeat.
     pub leaving: bool,
 }
@@ -216,7 +239,7 @@ pub struct PoolUse {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub pool: PoolName,
     pub jobs_running: u32,
-    /// Device memory that the jobs declared.
+    /// Device memory that the jobs declared, and that of sessions.
     pub memory_bytes: u64,
     /// The pool's weight in sharing device time with the worker's other pools. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,6 +247,9 @@ pub struct PoolUse {
     /// The part of the device's memory that is guaranteed to the pool; 0 if none is. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guaranteed_bytes: Option<u64>,
+    /// The pool's sessions on the device; absent if it takes none. `memory_bytes` includes their memory. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<DeviceSessions>,
 }
 
 words! {
@@ -238,7 +264,14 @@ words! {
 
 impl Event {
     /// The kinds of this release, as they are written.
-    pub const KINDS: [&str; 5] = ["submitted", "started", "attempt_finished", "worker_seen", "action"];
+    pub const KINDS: [&str; 6] =
+        ["submitted", "started", "attempt_finished", "worker_seen", "action", "session_progress"];
+
+    /// Returns whether the event needs a message of its own, because an earlier recorder dead-letters a message with an event that it does
+    /// not know.
+    pub fn travels_alone(&self) -> bool {
+        matches!(self, Self::Action(_) | Self::SessionProgress(_))
+    }
 }
 
 impl LaterEvent {
@@ -296,6 +329,7 @@ impl JobInfo {
             program: task.program.kind().to_owned(),
             kernel,
             input_bytes: task.inline_bytes().saturating_add(task.blob_bytes()),
+            lease_bytes: task.limits.memory_bytes_max.filter(|_| matches!(task.program, Program::Session { .. })),
             client,
             submitted_ms: task.submitted_ms,
             user_id: None,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     ActionId, Arg, BlobDigest, ClassKey, ClientName, Dtype, Event, Inline, JobId, MessageId, Number, Order, OutputData,
-    PoolName, Reply, Task, TraceContext, WorkerName,
+    PoolName, Progress, Reply, Task, TraceContext, WorkerName,
     bounds::{ARGUMENT_ALIGN_MAX, NAME_BYTES_MAX, TASKS_PER_MESSAGE_MAX},
 };
 
@@ -48,6 +48,14 @@ pub fn order() -> Schema {
     document("gpufleet order", "The body of an order to the workers, always in JSON.", |generator| {
         let order = generator.subschema_for::<Order>();
         json_schema!({ "allOf": [order] })
+    })
+}
+
+/// The body of a message about a running job. On the wire it is MessagePack.
+pub fn progress() -> Schema {
+    document("gpufleet progress", "The body of a message about a running job, always in MessagePack.", |generator| {
+        let progress = generator.subschema_for::<Progress>();
+        json_schema!({ "allOf": [progress] })
     })
 }
 
@@ -189,7 +197,7 @@ fn arg(generator: &mut SchemaGenerator) -> Schema {
     let scalars: Map<String, Value> =
         Dtype::ALL.into_iter().map(|dtype| (dtype.name().to_owned(), number.clone().to_value())).collect();
     json_schema!({
-        "description": "One kernel argument: a buffer, a scalar under the name of its dtype, or a structure by value.",
+        "description": "One kernel argument: a buffer, a scalar under the name of its dtype, a structure by value, or a progress counter.",
         "anyOf": [
             {
                 "title": "Buffer",
@@ -230,6 +238,19 @@ fn arg(generator: &mut SchemaGenerator) -> Schema {
                 "required": ["bytes"],
                 "additionalProperties": false,
             },
+            {
+                "title": "Progress",
+                "type": "object",
+                "properties": {
+                    "progress": {
+                        "description": "Passes the address of a 64-bit counter that the kernels increment. This is its value when all work is done.",
+                        "type": "integer",
+                        "minimum": 1,
+                    },
+                },
+                "required": ["progress"],
+                "additionalProperties": false,
+            },
         ],
     })
 }
@@ -245,7 +266,7 @@ mod tests {
 
     #[test]
     fn every_reference_within_a_schema_has_a_definition() {
-        for schema in [task(), reply(), events(), order()] {
+        for schema in [task(), reply(), events(), order(), progress()] {
             let text = schema.as_value().to_string();
             let definitions = schema.get("$defs").unwrap().as_object().unwrap();
             for reference in text.split("\"#/$defs/").skip(1) {

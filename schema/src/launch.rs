@@ -88,6 +88,7 @@ pub enum Block {
 /// | `{"buffer": "x", "offset": 16}` | the address of its element 16 |
 /// | `{"f32": 2.0}` | a scalar of that type |
 /// | `{"bytes": "AACAPwIAAAA=", "align": 4}` | a structure by value: its bytes as the device lays them out (`bin` in MessagePack), and its alignment |
+/// | `{"progress": 20000}` | the address of a counter, a `u64` that is zero at first and 20000 when all work is done |
 #[derive(Debug, Clone, PartialEq)]
 pub enum Arg {
     Buffer(String),
@@ -101,4 +102,7 @@ pub enum Arg {
         bytes: Vec<u8>,
         align: u32,
     },
+    /// The kernels increment the counter with `atomicAdd`, and the worker reads it while they run. A job has one counter, whose value
+    /// at the end of all work is this total. Old workers refuse it.
+    Progress(u64),
 }

@@ -25,8 +25,10 @@ pub mod numbers;
 pub mod order;
 pub mod output;
 pub mod printf;
+pub mod progress;
 pub mod reply;
 pub mod session;
+pub mod sessions_seen;
 pub mod signature;
 pub mod size;
 pub mod state;
@@ -45,8 +47,8 @@ pub use device_class::{Announcement, ClassKey, DeviceClass};
 pub use dtype::Dtype;
 pub use encoding::{DecodeError, Encoding, Events, OneOrMany, UnreadableEvent};
 pub use event::{
-    Action, AttemptFinished, DeviceSeen, Event, JobInfo, LaterEvent, PoolUse, Started, Submitted, UtilizationBy,
-    WorkerSeen,
+    Action, AttemptFinished, DeviceSeen, Event, JobInfo, LaterEvent, PoolUse, SessionProgress, Started, Submitted,
+    UtilizationBy, WorkerSeen,
 };
 pub use excerpt::Excerpt;
 pub use explanation::Explanation;
@@ -59,8 +61,10 @@ pub use numbers::Numbers;
 pub use order::{Command, InvalidOrder, Order, Selection};
 pub use output::{Output, OutputData};
 pub use printf::PrintfOutput;
+pub use progress::{Count, Printed, Progress, Stage};
 pub use reply::{Failure, FailureCode, RanOn, Reply, Timings, Verdict};
 pub use session::{SessionOffer, SessionUse};
+pub use sessions_seen::{DeviceSessions, PoolSessions, SessionsSeen};
 pub use signature::{PublicKey, Signature, SigningKey};
 pub use size::{Size, TooLarge};
 pub use state::{AttemptState, JobState};

@@ -28,7 +28,7 @@ impl PrintfOutput {
             return None;
         }
         let mut text = String::with_capacity(bytes.len().min(PRINTF_OUTPUT_BYTES_MAX));
-        let taken = take(bytes, &mut text);
+        let taken = take(bytes, &mut text, PRINTF_OUTPUT_BYTES_MAX);
         Some(Self { text, dropped_bytes: dropped.saturating_add((bytes.len() - taken) as u64) })
     }
 
@@ -39,13 +39,13 @@ impl PrintfOutput {
 }
 
 /// Appends what fits into the bound, and returns how many bytes that was.
-fn take(bytes: &[u8], text: &mut String) -> usize {
+pub(crate) fn take(bytes: &[u8], text: &mut String, bytes_max: usize) -> usize {
     let mut taken = 0;
     for chunk in bytes.utf8_chunks() {
         let valid = chunk.valid().chars().map(|c| (printable(c), c.len_utf8()));
         let invalid = Some((char::REPLACEMENT_CHARACTER, chunk.invalid().len())).filter(|(_, length)| *length > 0);
         for (c, length) in valid.chain(invalid) {
-            if text.len() + c.len_utf8() > PRINTF_OUTPUT_BYTES_MAX {
+            if text.len() + c.len_utf8() > bytes_max {
                 return taken;
             }
             text.push(c);

@@ -92,18 +92,21 @@ pub enum Purpose {
     Program = 2,
 }
 
-/// A control message of the client.
+/// A control message of the client. Its first one says what it wants of the session: [`FromClient::Ping`] if it takes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromClient {
     Ping,
-    /// The command has ended. One of the two is set.
+    /// The command has ended, perhaps in an earlier attempt. One of the two is set.
     Ended {
         exit_code: Option<i32>,
         signal: Option<i32>,
     },
     /// The program ran in an earlier attempt, and its session is lost. Nothing will run.
     Lost,
+    /// The program has its session in an earlier attempt, or had it there, and the worker of that attempt reports how it ended. This worker
+    /// gives the session's message back.
+    Elsewhere,
 }
 
 /// A control message of the worker.

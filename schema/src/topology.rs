@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AffinitySlot, ClassKey, ClientName, PoolName, WorkerName};
+use crate::{AffinitySlot, ClassKey, ClientName, JobId, MessageId, PoolName, WorkerName};
 
 /// Topic: routes a task by pool and priority, and perhaps by [`AffinitySlot`]. RabbitMQ checks routing keys on topic exchanges alone, and so can
 /// confine a producer to its pools.
@@ -15,6 +15,8 @@ pub const TASKS_OPERATOR: &str = "gpufleet.v1.tasks.operator";
 /// Topic: routes a reply by client, so that a client can bind nothing but its own name. A reply without a queue goes to
 /// [`UNCLAIMED_EXCHANGE`].
 pub const REPLIES: &str = "gpufleet.v1.replies";
+/// Topic: how far running jobs are ([`progress_key`]). The broker drops what no client follows.
+pub const PROGRESS: &str = "gpufleet.v1.progress";
 /// Topic: events that clients publish. The recorder takes submissions from it and nothing else.
 pub const EVENTS_CLIENT: &str = "gpufleet.v1.events.client";
 /// Topic: events that workers publish: starts, outcomes, heartbeats.
@@ -138,6 +140,9 @@ pub const FORWARDED: &str = "gpufleet.v1.forwarded";
 /// minutes, so this limit only applies to classes that no worker knows any more.
 pub const FORWARDED_TTL_MS: u32 = 24 * 3600 * 1000;
 
+/// Maximum number of messages in a queue of progress. If its client is slow, the broker drops the oldest.
+pub const PROGRESS_MESSAGES_MAX: u32 = 1024;
+
 /// The AMQP `type` of each kind of body.
 pub const TYPE_TASK: &str = "gpufleet.task";
 pub const TYPE_REPLY: &str = "gpufleet.reply";
@@ -145,6 +150,7 @@ pub const TYPE_REPLY: &str = "gpufleet.reply";
 pub const TYPE_OFFER: &str = "gpufleet.offer";
 pub const TYPE_ORDER: &str = "gpufleet.order";
 pub const TYPE_EVENTS: &str = "gpufleet.events";
+pub const TYPE_PROGRESS: &str = "gpufleet.progress";
 
 /// The priority of a job, which selects one of its pool's queues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -222,6 +228,8 @@ pub fn parse_slot_key(key: &str) -> Option<(PoolName, AffinitySlot, Priority)> {
     Some((pool.parse().ok()?, slot.parse().ok()?, priority.parse().ok()?))
 }
 
+/// Stands for the client in the key of a job without one.
+const NO_CLIENT: &str = "-";
 /// The last word of [`session_key`].
 const SESSION: &str = "session";
 
@@ -259,6 +267,32 @@ pub fn parse_forwarded_key(key: &str) -> Option<(PoolName, ClassKey, Priority)> 
 /// The routing key of submissions that clients report. It has the pool, so that RabbitMQ can confine a producer to its pools.
 pub fn submissions_key(pool: &PoolName) -> String {
     format!("submitted.{pool}")
+}
+
+/// The routing key of a running job's progress.
+pub fn progress_key(pool: &PoolName, client: Option<&ClientName>, job_id: JobId) -> String {
+    format!("{pool}.{}.{job_id}", client.map_or(NO_CLIENT, ClientName::as_str))
+}
+
+/// The binding of a client that follows its own jobs in a pool.
+pub fn progress_of_client(pool: &PoolName, client: &ClientName) -> String {
+    format!("{pool}.{client}.*")
+}
+
+/// The binding of a client that follows one job in a pool, whoever submitted it.
+pub fn progress_of_job(pool: &PoolName, job_id: JobId) -> String {
+    format!("{pool}.*.{job_id}")
+}
+
+/// The binding of an operator who follows all jobs of a pool.
+pub fn progress_of_pool(pool: &PoolName) -> String {
+    format!("{pool}.*.*")
+}
+
+/// A queue for the progress that one connection of a client asks for. It has a new name each time, because several connections may use
+/// one client name.
+pub fn progress_queue(client: &ClientName) -> String {
+    format!("{PROGRESS}.{client}.{}", MessageId::new())
 }
 
 pub fn reply_queue(client: &ClientName) -> String {
@@ -341,6 +375,19 @@ mod tests {
         assert_eq!((parse_session_key(&key), parse_task_key(&key)), (Some(pool.clone()), None));
         assert_eq!(parse_session_key(&task_key(&pool, Priority::High)), None);
         assert_eq!(parse_session_key("session"), None);
+    }
+
+    #[test]
+    fn a_client_binds_the_progress_of_its_jobs_or_of_one_job() {
+        let (pool, client): (PoolName, ClientName) = ("team-a".parse().unwrap(), "anna-1".parse().unwrap());
+        let job: JobId = "0190a5b8-7c00-7000-8000-000000000001".parse().unwrap();
+        let key = progress_key(&pool, Some(&client), job);
+        assert_eq!(key, "team-a.anna-1.0190a5b8-7c00-7000-8000-000000000001");
+        assert_eq!(progress_of_client(&pool, &client), "team-a.anna-1.*");
+        assert_eq!(progress_of_job(&pool, job), key.replace("anna-1", "*"));
+        assert_eq!(progress_key(&pool, None, job), key.replace("anna-1", "-"));
+        assert_eq!(progress_of_pool(&pool), "team-a.*.*");
+        assert_ne!(progress_queue(&client), progress_queue(&client));
     }
 
     #[test]

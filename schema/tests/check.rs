@@ -241,6 +241,9 @@ fn a_grid_consists_of_whole_clusters() {
 
 #[test]
 fn names_must_resolve_and_be_unique() {
+    refused(|task| task.launches[0].args = vec![Arg::Progress(0)], "launches[0].args[0]", "at least 1");
+    let unequal = vec![Arg::Progress(5), Arg::Progress(6)];
+    refused(|task| task.launches[0].args = unequal.clone(), "launches", "progress totals 5 and 6");
     refused(|task| task.launches[0].args = vec![Arg::Buffer("z".into())], "launches[0].args[0]", "no buffer named");
     refused(|task| task.outputs = vec!["z".into()], "outputs[0]", "the task has no buffer named \"z\"");
     refused(|task| task.outputs.push("x".into()), "outputs[1]", "twice");

@@ -76,6 +76,7 @@ fn launch() -> impl Strategy<Value = Launch> {
         (text(), 1_u64..).prop_map(|(name, offset)| Arg::BufferAt { name, offset }),
         (dtype(), number()).prop_map(|(dtype, number)| Arg::Scalar(dtype, number)),
         (vec(any::<u8>(), 0..40), any::<u32>()).prop_map(|(bytes, align)| Arg::Bytes { bytes, align }),
+        (1_u64..).prop_map(Arg::Progress),
     ];
     let together = (any::<bool>(), vec(any::<u32>(), 0..4));
     (text(), grid, block, any::<u32>(), vec(arg, 0..4), any::<u32>(), together).prop_map(

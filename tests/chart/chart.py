@@ -33,7 +33,7 @@ EVERYTHING: Values = {
             "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
             "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         },
-        "cpu": {"pools": ["emulated"], "cuda": "emulated", "gpus": 0, "replicas": 3},
+        "cpu": {"pools": ["emulated:sessions=2"], "cuda": "emulated", "gpus": 0, "replicas": 3},
     },
     "recorder": {"keep": {"jobs": "400d", "attempts": "90d", "actions": "400d"}, "pruneBlobs": True},
     "console": {
@@ -50,7 +50,26 @@ WITHOUT_CONSOLE: Values = {
     "migrate": {"enabled": False},
     "metrics": {"enabled": False},
 }
-ALL = {"defaults": DEFAULTS, "everything": EVERYTHING, "folder": FOLDER, "without-console": WITHOUT_CONSOLE}
+SESSIONS: Values = {
+    "metrics": {"enabled": False},
+    "workers": {
+        "default": None,
+        "inside": {"pools": ["team-a:weight=3,sessions=4", "team-b"]},
+        "outside": {
+            "pools": ["team-a:sessions=10,session-memory=25%"],
+            "sessions": {"onNode": True, "ports": {"first": 31000, "last": 31009}},
+        },
+        "named": {"pools": ["team-a:sessions=1"], "sessions": {"onNode": True, "advertise": "gpu.example.org"}},
+        "none": {"pools": ["batch:session-memory=50%", "sessions:sessions=0"], "sessions": {"onNode": True}},
+    },
+}
+ALL = {
+    "defaults": DEFAULTS,
+    "everything": EVERYTHING,
+    "folder": FOLDER,
+    "without-console": WITHOUT_CONSOLE,
+    "sessions": SESSIONS,
+}
 
 
 def objects(values: Values) -> list[Object]:

@@ -8,13 +8,28 @@ from typing import Any
 import helm_python as helm
 import kubernetes_validate
 import pytest
-from chart import ALL, CHART, DEFAULTS, EVERYTHING, FOLDER, WITHOUT_CONSOLE, Object, Values, container, named, objects
+from chart import (
+    ALL,
+    CHART,
+    DEFAULTS,
+    EVERYTHING,
+    FOLDER,
+    SESSIONS,
+    WITHOUT_CONSOLE,
+    Object,
+    Values,
+    container,
+    named,
+    objects,
+)
 
 # The oldest release that the chart admits, and the newest whose schemas there are.
 KUBERNETES = ["1.27", "1.37"]
 FOREIGN = {"keda.sh/v1alpha1", "monitoring.coreos.com/v1"}
 """Kinds of operators. Their schemas are in no package, so tests below name what these operators read."""
 WARNING = 2
+WORKERS = ["inside", "outside", "named", "none"]
+"""Those of the values with sessions."""
 
 
 @pytest.mark.parametrize("values", ALL.values(), ids=ALL)
@@ -94,8 +109,8 @@ def test_a_policy_admits_to_each_pod_its_own_callers_alone(values: Values) -> No
         labels = labels_of(deployment)
         (policy,) = [p for p in policies if p["podSelector"]["matchLabels"].items() <= labels.items()]
         (only,) = containers_of(deployment)
-        opened = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
-        assert opened == [port["name"] for port in only.get("ports", [])]
+        opened = [port["port"] for rule in policy["ingress"] for port in rule["ports"] if "endPort" not in port]
+        assert opened == [port["name"] for port in only.get("ports", []) if "name" in port]
         blocks = [to["ipBlock"] for rule in policy["egress"] for to in rule["to"] if "ipBlock" in to]
         assert blocks == [{"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}], "the node's credentials"
     assert len(policies) == sum(object_["kind"] == "Deployment" for object_ in all_objects)
@@ -125,11 +140,12 @@ def test_keda_scales_a_worker_by_the_queues_of_its_pools() -> None:
         "gpufleet.v1.tasks.team-a.high",
         "gpufleet.v1.tasks.team-b.3.low",
         "gpufleet.v1.forwarded.team-a.0123456789abcdef.normal",
+        "gpufleet.v1.tasks.team-a.session",
         "gpufleet.v1.tasks.team-abc.high",
         "gpufleet.v1.retry.5",
     ]
     pattern = re.compile(trigger["metadata"]["queueName"])
-    assert [queue for queue in queues if pattern.match(queue)] == queues[:3]
+    assert [queue for queue in queues if pattern.match(queue)] == queues[:4]
     secret = named(EVERYTHING, "TriggerAuthentication", "fleet-scaler")["spec"]["secretTargetRef"]
     assert secret == [{"parameter": "host", "name": "gpufleet-broker", "key": "scaler"}]
     assert not [o for o in objects(DEFAULTS) if o["apiVersion"] in FOREIGN]
@@ -144,6 +160,30 @@ def test_prometheus_finds_the_ports_that_programs_listen_on() -> None:
         (port,) = only["ports"]
         assert [{"port": port["name"]}] == monitor["podMetricsEndpoints"]
         assert f"--metrics=0.0.0.0:{port['containerPort']}" in only["args"]
+
+
+def test_a_worker_whose_pool_takes_sessions_is_reached_at_their_ports() -> None:
+    address = {name: source_of(container(SESSIONS, "Deployment", f"fleet-worker-{name}")) for name in WORKERS}
+    assert address == {
+        "inside": {"fieldRef": {"fieldPath": "status.podIP"}},
+        "outside": {"fieldRef": {"fieldPath": "status.hostIP"}},
+        "named": "gpu.example.org",
+        "none": None,
+    }
+    listens = {"inside": (9480, 9499), "outside": (31000, 31009), "named": (9480, 9499)}
+    for name in WORKERS:
+        only = container(SESSIONS, "Deployment", f"fleet-worker-{name}")
+        rules = named(SESSIONS, "NetworkPolicy", f"fleet-worker-{name}")["spec"]["ingress"]
+        listening = [argument for argument in only["args"] if argument.startswith("--session-listen")]
+        if name not in listens:
+            assert (rules, listening, "ports" in only) == ([], [], False)
+            continue
+        first, last = listens[name]
+        assert listening == [f"--session-listen=0.0.0.0:{first}-{last}"]
+        assert [rule["ports"] for rule in rules] == [[{"port": first, "endPort": last}]]
+        assert rules[0]["from"] == [{"namespaceSelector": {}}, {"ipBlock": {"cidr": "0.0.0.0/0"}}]
+        on_node = [(port["containerPort"], port["hostPort"]) for port in only.get("ports", [])]
+        assert on_node == ([] if name == "inside" else [(port, port) for port in range(first, last + 1)])
 
 
 def test_a_folder_of_blobs_is_mounted_wherever_blobs_are_used() -> None:
@@ -173,6 +213,8 @@ def test_the_tables_are_migrated_before_anything_else() -> None:
         ({"api": {"enabled": False}}, "set api.enabled, or disable console.enabled"),
         ({"console": {"viewers": {"header": "X-User"}}}, "name its networks in console.viewers.proxies"),
         ({"console": {"ingress": {"enabled": True}}}, "console.ingress needs console.hosts"),
+        ({"workerDefaults": {"sessions": {"ports": {"first": 80}}}}, "sessions/ports/first"),
+        ({"workerDefaults": {"sessions": {"ports": {"first": 9500}}}}, "ports from 9500 to 9499; give the lower one"),
     ],
 )
 def test_a_mistake_in_the_values_is_named(values: Values, message: str) -> None:
@@ -186,6 +228,12 @@ def labels_of(object_: Object) -> dict[str, str]:
 
 def containers_of(object_: Object) -> list[Object]:
     return object_["spec"]["template"]["spec"]["containers"] if object_["kind"] in ("Deployment", "Job") else []
+
+
+def source_of(only: Object) -> Any:
+    """Where the host comes from that the worker's sessions advertise."""
+    found = [variable for variable in only["env"] if variable["name"] == "GPUFLEET_SESSION_ADVERTISE"]
+    return (found[0].get("value") or found[0]["valueFrom"]) if found else None
 
 
 def value_of(only: Object, name: str) -> Any:

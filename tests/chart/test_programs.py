@@ -23,7 +23,7 @@ PROGRAMS = Path(os.environ["GPUFLEET_BIN_DIR"])
 TOKEN = "token-of-cargo-xtask-test-chart"
 POD = "worker-pod"
 STARTS_WITHIN = 60.0
-VALUES: Values = {"workers": {"default": None, "chart": {"pools": ["chart"], "cuda": "emulated", "gpus": 0}}}
+VALUES: Values = {"workers": {"default": None, "chart": {"pools": ["chart:sessions=1"], "cuda": "emulated", "gpus": 0}}}
 
 
 class Pods:
@@ -79,6 +79,8 @@ class Pods:
                 return self._secrets[secret, key]
             case {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}:
                 return POD
+            case {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}:
+                return "127.0.0.1"
         raise AssertionError(f"no such kind of variable: {variable}")
 
     def _here(self, only: Object, text: str) -> str:
@@ -86,6 +88,7 @@ class Pods:
         if mounts := [re.escape(mount["mountPath"]) for mount in only.get("volumeMounts", [])]:
             text = re.sub("|".join(mounts), lambda found: str(self._path(only, found[0])), text)
         text = text.replace("http://fleet-api:9470", self.url(9470))
+        text = re.sub(r"0\.0\.0\.0:\d+-\d+", "127.0.0.1:0", text)
         if "0.0.0.0:" in text:
             before, port = text.split("0.0.0.0:")
             text = f"{before}127.0.0.1:{self._port(int(port))}"
@@ -161,7 +164,8 @@ def test_the_pods_make_a_fleet_that_runs_a_job(folder: Path, variables: dict[str
         done = json.loads(gpufleet("submit", *job, "--amqp-url", broker, "--output", "json"))
         assert done["ran_on"]["worker"] == POD
         request = urllib.request.Request(pods.url(9470) + "/v1/workers", headers={"Authorization": f"Bearer {TOKEN}"})
-        assert POD in urllib.request.urlopen(request).read().decode()
+        (worker,) = [w for w in json.load(urllib.request.urlopen(request))["workers"] if w["worker"] == POD]
+        assert worker["sessions"]["hosts"] == ["127.0.0.1"]
         assert urllib.request.urlopen(pods.url(9480)).status == 200
         for metrics in (9464, 9471):
             assert b"gpufleet_" in urllib.request.urlopen(pods.url(metrics) + "/metrics").read()

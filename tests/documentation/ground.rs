@@ -2,13 +2,19 @@
 
 use std::{
     env, fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
 };
 
-use gpufleet_local::{LocalFleet, Services, Signal, process::marked, programs, setup::Part, state};
+use gpufleet_local::{
+    LocalFleet, Services, Signal,
+    process::marked,
+    programs,
+    setup::{Part, cache_folder},
+    state,
+};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -20,7 +26,11 @@ use crate::{
 /// The folder of the demo's sample files, as the pages name it.
 const SAMPLES: &str = ".gpufleet/demo";
 /// The parts of the repository that the pages use.
-const COPIED: [&str; 4] = ["deploy", "schema/golden", "tests/foreign", "kernels"];
+const COPIED: [&str; 5] = ["deploy", "schema/golden", "tests/foreign", "kernels", "emulator/programs"];
+/// The folder of the built programs, as the pages name it.
+const BUILT: &str = "target/debug";
+/// The variable for the interpreter that the pages get as `python`. By default, it has the packages of the Python package's tests.
+const PYTHON_VARIABLE: &str = "DOCUMENTATION_PYTHON";
 
 /// The services and files that all pages share.
 #[derive(Debug)]
@@ -64,6 +74,14 @@ impl Ground {
         let (clone, notes) = (folder.path().join("gpufleet"), folder.path().join("notes"));
         copy(self.template.path(), &clone);
         fs::create_dir(&notes).unwrap();
+        fs::create_dir_all(clone.join(BUILT).parent().expect("the folder is in another one")).unwrap();
+        symlink(programs_folder(), clone.join(BUILT)).unwrap();
+        let (commands, cache) = (folder.path().join("commands"), folder.path().join("cache"));
+        fs::create_dir(&commands).unwrap();
+        write_python(&commands.join("python"));
+        // The worker finds NVRTC there. What other programs cache belongs to the page.
+        fs::create_dir(&cache).unwrap();
+        symlink(cache_folder().unwrap(), cache.join("gpufleet")).unwrap();
         let label = page.path.trim_start_matches("docs/src/").trim_end_matches(".md");
         let label = label.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         let shell = Shell::new(clone, notes, environment(folder.path()));
@@ -113,20 +131,32 @@ impl Drop for Place {
     }
 }
 
+fn programs_folder() -> PathBuf {
+    programs::ours(None, "gpufleet").unwrap().parent().expect("a program lies in a folder").to_owned()
+}
+
+/// Writes the command that readers get when they activate a virtual environment. `python3` is that of the system.
+fn write_python(command: &Path) {
+    let interpreter = env::var_os(PYTHON_VARIABLE).map(PathBuf::from);
+    let interpreter = interpreter.unwrap_or_else(|| Part::PythonTools.interpreter().unwrap());
+    fs::write(command, format!("#!/bin/sh\nexec '{}' \"$@\"\n", interpreter.display())).unwrap();
+    fs::set_permissions(command, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// Returns the environment of a user's terminal: the built programs are on the path, and Python has pika. Workers that
 /// a page starts use the emulated device.
 fn environment(folder: &Path) -> Vec<(String, String)> {
-    let programs = programs::ours(None, "gpufleet").unwrap();
-    let bin = programs.parent().expect("a program lies in a folder").to_str().unwrap();
-    let path = format!("{bin}:{}", env::var("PATH").unwrap_or_default());
-    let state = folder.join("state");
-    let pika = Part::Pika.folder().unwrap();
-    let variables: [(&str, PathBuf); 6] = [
+    let (commands, bin) = (folder.join("commands"), programs_folder());
+    let path = format!("{}:{}:{}", commands.display(), bin.display(), env::var("PATH").unwrap_or_default());
+    let packages = env::var_os("PYTHONPATH").map(|paths| env::split_paths(&paths).collect::<Vec<_>>());
+    let packages = [Part::Pika.folder().unwrap()].into_iter().chain(packages.unwrap_or_default());
+    let variables: [(&str, PathBuf); 7] = [
         ("PATH", path.into()),
-        ("PYTHONPATH", pika),
+        ("PYTHONPATH", env::join_paths(packages).unwrap().into()),
         ("PYTHONDONTWRITEBYTECODE", "1".into()),
-        ("XDG_STATE_HOME", state),
+        ("XDG_STATE_HOME", folder.join("state")),
         ("XDG_CONFIG_HOME", folder.join("config")),
+        ("XDG_CACHE_HOME", folder.join("cache")),
         ("GPUFLEET_CUDA", "emulated".into()),
     ];
     variables.map(|(name, value)| (name.to_owned(), value.to_str().expect("the paths are UTF-8").to_owned())).into()

@@ -25,13 +25,20 @@ use report::Report;
 
 /// The variable for a text. If it is set, only pages whose path contains the text are executed.
 const PAGES_VARIABLE: &str = "DOCUMENTATION_PAGES";
+/// The variable for a command that runs this test, such as `cargo xtask emulator-pycuda --session`. Pages whose mark says
+/// that this command executes them are executed.
+const COMMAND_VARIABLE: &str = "DOCUMENTATION_COMMAND";
 /// The number of pages that are executed at once. Most of a page's time is spent waiting for programs to start.
 const PAGES_AT_ONCE: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_of_readme_and_site_does_what_its_page_says() {
     let wanted = env::var(PAGES_VARIABLE).unwrap_or_default();
-    let pages: Vec<Page> = page::all(ground::root()).into_iter().filter(|page| page.path.contains(&wanted)).collect();
+    let mut pages: Vec<Page> =
+        page::all(ground::root()).into_iter().filter(|page| page.path.contains(&wanted)).collect();
+    if let Ok(command) = env::var(COMMAND_VARIABLE) {
+        pages.iter_mut().for_each(|page| page.execute_for(&command));
+    }
     let ground = Ground::new();
     let runs = stream::iter(pages.iter().enumerate()).map(async |(index, page)| (index, run::run(&ground, page).await));
     let mut reports: Vec<(usize, Report)> = runs.buffer_unordered(PAGES_AT_ONCE).collect().await;
@@ -57,6 +64,9 @@ async fn a_page_with_wrong_examples_is_refused_with_line_and_reason() {
         "wrong.md:41: the command was to print \"ready\" and go on, but ended with exit code 0; its output:\n    gone",
         "wrong.md:46: expected exit code 7, but the command ended with exit code 0",
         "wrong.md:50: add #[doc = include_str!(\"../../../wrong.md\")] to submitter/client/src/lib.rs",
+        "wrong.md:55: the program may wait 2 times for its session, but waited 3 times",
+        "wrong.md:60: the output does not say how often the program waited:",
+        "wrong.md:65: the block differs from rustfmt.toml: copy the file",
     ];
     assert_eq!(faults.len(), expected.len(), "{report}");
     for (fault, expected) in faults.iter().zip(expected) {

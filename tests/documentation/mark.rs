@@ -14,6 +14,10 @@ pub enum Mark {
     /// `<!-- runs until stopped: TEXT -->`: once it has printed the text, the command stays in the background until the
     /// page ends.
     RunsUntilStopped(String),
+    /// `<!-- waits at most: COUNT -->`: the session of `gpufleet run` waits at most this often for an answer of the worker.
+    WaitsAtMost(u64),
+    /// `<!-- copy of: PATH -->`: the block has the text of this file of the repository, which the tests build or run.
+    CopyOf(String),
 }
 
 impl Mark {
@@ -28,6 +32,8 @@ impl Mark {
             "type" => Some(Self::Type(value)),
             "exits with" => value.parse().ok().map(Self::ExitsWith),
             "runs until stopped" if !value.is_empty() => Some(Self::RunsUntilStopped(value)),
+            "waits at most" => value.parse().ok().map(Self::WaitsAtMost),
+            "copy of" => Some(Self::CopyOf(value)),
             _ => None,
         }
     }

@@ -16,6 +16,8 @@ static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "ID"),
         (r"\b[0-9a-f]{64}\b", "DIGEST"),
         (r"\b0x[0-9a-f]{6,}\b", "ADDRESS"),
+        (r"\bjob [0-9a-f]{12}\b", "job ID"),
+        (r"\b\d+ calls, \d+ waits, [^,]+ sent, [^,]+ received\b", "COUNTERS"),
         (r"\b(amqps?|postgres)://\S+", "URL"),
         (r"\b(127\.0\.0\.1|localhost):\d+", "$1:PORT"),
         (r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z| UTC|[+-]\d\d:\d\d)?)?", "TIME"),

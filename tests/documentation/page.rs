@@ -64,6 +64,11 @@ impl Page {
         self.path == "README.md" || self.path.starts_with("docs/src/tutorials/")
     }
 
+    /// Executes the page if its mark says that this command does it.
+    pub fn execute_for(&mut self, command: &str) {
+        self.not_executed.take_if(|reason| *reason == format!("`{command}` executes it"));
+    }
+
     /// Returns whether the page starts a fleet of its own.
     pub fn starts_fleet(&self) -> bool {
         self.blocks.iter().any(|block| block.is_run() && block.text.contains("gpufleet local up"))

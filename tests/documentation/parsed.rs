@@ -43,6 +43,12 @@ pub fn json(text: &str, name: &str) -> Result<(), String> {
     }
 }
 
+/// Checks that the text is that of a file of the repository.
+pub fn copy(text: &str, path: &str, root: &Path) -> Result<(), String> {
+    let file = fs::read_to_string(root.join(path)).map_err(|error| format!("failed to read {path}: {error}"))?;
+    if text == file { Ok(()) } else { Err(format!("the block differs from {path}: copy the file")) }
+}
+
 /// Checks that a worker would accept the task.
 fn task(text: &str) -> Result<(), String> {
     let tasks = Encoding::Json.decode_tasks(text.as_bytes()).map_err(|error| error.to_string())?;

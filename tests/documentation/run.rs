@@ -66,6 +66,9 @@ impl Run<'_> {
         let done = match (&block.mark, block.language.as_str()) {
             (Some(Mark::NotExecuted(reason)), _) => return self.report.not_executed(reason),
             (Some(Mark::File(name)), _) => self.file(block, name).map(|()| "files that a command uses"),
+            (Some(Mark::CopyOf(path)), _) => {
+                parsed::copy(&block.text, path, root()).map(|()| "copies of files in the repository")
+            }
             (Some(Mark::RunsUntilStopped(text)), "sh") => {
                 self.background(block, text).await.map(|()| "blocks of commands executed")
             }
@@ -126,7 +129,7 @@ impl Run<'_> {
         let deadline = Instant::now() + RECORDED_WITHIN;
         loop {
             let outcome = self.place.shell.run(command).await;
-            let problem = problem(&outcome, expected_code, printed);
+            let problem = problem(&outcome, expected_code, printed).or_else(|| waits_too_often(block, &outcome));
             let Some(problem) = problem else { break };
             if self.page.is_literal() || !only_reads(command) || Instant::now() > deadline {
                 return Err(format!("{problem}\n  command:\n{}", indented(command)));
@@ -184,6 +187,17 @@ fn problem(outcome: &Outcome, expected_code: i32, printed: Option<&Block>) -> Op
         indented(&printed.text),
         indented(&outcome.output)
     ))
+}
+
+/// Checks how often a program waited for its session, as the last line of `gpufleet run` says.
+fn waits_too_often(block: &Block, outcome: &Outcome) -> Option<String> {
+    let Some(Mark::WaitsAtMost(most)) = block.mark else { return None };
+    let waits = outcome.output.split(", ").find_map(|part| part.strip_suffix(" waits")?.parse::<u64>().ok());
+    match waits {
+        Some(waits) if waits <= most => None,
+        Some(waits) => Some(format!("the program may wait {most} times for its session, but waited {waits} times")),
+        None => Some(format!("the output does not say how often the program waited:\n{}", indented(&outcome.output))),
+    }
 }
 
 fn ended(outcome: &Outcome) -> String {

@@ -29,9 +29,14 @@ impl Ground {
 
     /// Serves the console of this fleet, whose viewers may act.
     pub async fn serve_console(&self, api: &HttpService, token: &str) -> HttpService {
+        self.serve_console_as(api, token, &self.endpoints().amqp_url).await
+    }
+
+    /// Serves a console that connects to the broker with this URL.
+    pub async fn serve_console_as(&self, api: &HttpService, token: &str, amqp_url: &str) -> HttpService {
         let mut command = Command::new(programs::ours(None, "gpufleet-console").unwrap());
         command.args(["--listen", "127.0.0.1:0", "--actions", "--api", &api.url]).env("GPUFLEET_API_TOKEN", token);
-        command.env("GPUFLEET_AMQP_URL", &self.endpoints().amqp_url);
+        command.env("GPUFLEET_AMQP_URL", amqp_url);
         HttpService::start(command).await
     }
 }

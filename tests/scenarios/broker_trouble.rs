@@ -110,6 +110,26 @@ async fn a_memory_alarm_pauses_publishing_but_not_consuming() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn progress_that_a_blocked_broker_does_not_take_delays_no_outcome() {
+    let ground = Ground::breakable("blocked-progress").await;
+    let worker = ground.worker_with(&METRICS).await;
+    let fleet = ground.client().await;
+    let mut job = fleet.submit(busy::until_released()).await.unwrap();
+    ground.poll_started(job.id()).await;
+    ground.watermark("0.0000001").await;
+    worker.poll_metric("the alarm", "gpufleet_publishing_blocked", &[], 1.0).await;
+    let dropped = async || worker.metrics().await.sum("gpufleet_progress_dropped_total", &[]) >= 1.0;
+    poll_until("messages about the job are dropped", dropped).await;
+    // The outcome waits for the broker too, and for nothing else.
+    ground.release_jobs();
+    ground.watermark("0.4").await;
+    let since = Instant::now();
+    busy::assert_done(&job.wait(WAIT).await.unwrap().outputs);
+    assert!(since.elapsed() < TOLD_WITHIN, "{:?}", since.elapsed());
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_job_runs_twice_because_of_a_long_alarm() {
     let ground = Ground::alone("long-alarm").await;
     let worker = ground.worker_with(&METRICS).await;

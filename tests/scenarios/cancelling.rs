@@ -1,6 +1,6 @@
 //! A cancelled job ends once, as cancelled, wherever it is: in a queue, on a device, or in a pool without workers.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use gpufleet::{FailedJob, Job, JobError};
 use gpufleet_schema::{
@@ -8,7 +8,7 @@ use gpufleet_schema::{
     bounds::ORDER_JOBS_MAX,
     topology::{CONTROL_CLIENT, CONTROL_QUEUE},
 };
-use gpufleet_tests::{ConfirmedJob, Ground, Silence, TestWorker, WAIT, busy, memory_bytes, poll_until};
+use gpufleet_tests::{ConfirmedJob, Ground, Silence, TestWorker, WAIT, busy, kernels, memory_bytes, poll_until};
 use gpufleet_transport::{Message, Properties};
 
 /// The number of orders of the maximum size, which a worker needs a moment to read.
@@ -45,6 +45,39 @@ async fn a_cancelled_running_job_ends_and_its_neighbour_loses_no_attempt() {
     assert!(worker.is_alive());
     assert_eq!(ground.final_job(endless.id()).await.job.state, JobState::Cancelled);
     ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_job_that_is_cancelled_in_its_own_executor_costs_no_short_job_an_attempt() {
+    let talkative = [("GPUFLEET_LOG", "gpufleet_worker=debug")];
+    for (executors, attempt) in [(2, 1), (1, 2)] {
+        let ground = Ground::shared("cancel-apart").await;
+        let pool = format!("apart:executors={executors}");
+        let worker = ground.worker_in(&["--pool", &pool, "--spare-executors", "0"], &talkative).await;
+        // The pool `default` has one too.
+        let all = executors + 1;
+        poll_until("the executors", async || worker.count_in_log("executor ready") == all).await;
+        assert_eq!((worker.executors().len(), worker.count_in_log(&format!("executors={all}"))), (all, 1));
+        let fleet = ground.client().await;
+        // No job of its program has ended, so its time limit says that it may run long.
+        let endless = kernels::endless().time_limit(Duration::from_secs(3600));
+        let submitted = async |job: Job| fleet.submit(job.pool("apart".parse().unwrap())).await.unwrap();
+        let mut first = submitted(busy::until_released()).await;
+        let mut long = submitted(endless).await;
+        let mut last = submitted(busy::until_released()).await;
+        for job in [&first, &long, &last] {
+            ground.poll_started(job.id()).await;
+        }
+        fleet.cancel(only(&long), None).await.unwrap();
+        cancelled(&mut long).await;
+        ground.release_jobs();
+        for short in [&mut first, &mut last] {
+            let done = short.wait(WAIT).await.unwrap();
+            busy::assert_done(&done.outputs);
+            assert_eq!(done.attempt, attempt, "{executors} executors");
+        }
+        ground.check_history(3).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,6 +251,26 @@ async fn the_command_cancels_waits_and_prints_the_outcome() {
     assert_eq!(ended.code, 9, "{}", ended.stderr);
     let ended = ground.gpufleet(folder.path(), &["cancel"]).await;
     assert_eq!(ended.code, 2, "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_names_the_jobs_that_start_again() {
+    let (ground, _worker, fleet) = Ground::served("cancel-neighbours").await;
+    let mut unwanted = fleet.submit(busy::for_seconds(600)).await.unwrap();
+    let mut neighbour = fleet.submit(busy::until_released().name("train")).await.unwrap();
+    for job in [&unwanted, &neighbour] {
+        ground.poll_job("running", job.id(), |job| job.state == JobState::Running).await;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let id = unwanted.id().to_string();
+    let ended = ground.gpufleet(folder.path(), &["cancel", &id]).await.ok();
+    let (first, named) = ended.stderr.split_once(": ").unwrap_or_else(|| panic!("{}", ended.stderr));
+    assert!(first.starts_with("1 other job runs in the same pool on the same device"), "{first}");
+    assert_eq!(named, format!("{} (train)\n", neighbour.id()));
+    cancelled(&mut unwanted).await;
+    ground.release_jobs();
+    assert_eq!(neighbour.wait(WAIT).await.unwrap().attempt, 2);
+    ground.check_history(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 use std::{fs, time::Duration};
 
 use gpufleet::Fleet;
+use gpufleet_ledger::WorkerRow;
 use gpufleet_schema::{
     Event, WorkerSeen, encoding,
     topology::{EVENTS_KEY, EVENTS_WORKER},
@@ -341,6 +342,33 @@ async fn a_pool_with_waiting_jobs_and_no_worker_is_an_error_even_if_no_option_na
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_worker_whose_sessions_can_not_be_reached_is_named() {
+    let patient = Patient::new("doctor-sessions").await;
+    let port = free_port();
+    let (listen, closed) = (format!("127.0.0.1:{port}"), [port, port]);
+    let pool = ["--pool", "gpu:sessions=1"];
+    let reached = [&pool[..], &["--session-listen", &listen]].concat();
+    let worker = patient.ground.worker_with(&reached).await;
+    let takes_sessions = |row: &WorkerRow| row.sessions.as_ref().is_some_and(|sessions| sessions.ports == closed);
+    patient.ground.poll_worker("its sessions are in the ledger", worker.name(), takes_sessions).await;
+    let well = patient.diagnose(&[]).await;
+    // No session is open, so the port is closed.
+    well.expect("sessions", "ok", &["reaches 1 worker", "a refused connection counts as an answer"]);
+    well.expect_errors(&[]);
+
+    // No name is that long, so no resolver is asked.
+    let wrong = "x".repeat(80);
+    let hidden = [&reached[..], &["--session-advertise", &wrong]].concat();
+    let hidden = patient.ground.worker_with(&hidden).await;
+    let advertises = |row: &WorkerRow| row.sessions.as_ref().is_some_and(|sessions| sessions.hosts == [wrong.as_str()]);
+    patient.ground.poll_worker("its host is in the ledger", hidden.name(), advertises).await;
+    let sick = patient.diagnose(&[]).await;
+    let unreached = format!("{} at {wrong}:{port} (", hidden.name());
+    sick.expect("sessions", "error", &["does not reach 1 of 2 workers", &unreached, "--session-advertise HOST"]);
+    sick.expect_errors(&["sessions"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_timeout_that_is_too_low_is_found_by_holding_a_message() {
     let patient = Patient::of(Ground::breakable("doctor-hold").await);
     let long = patient.diagnose(&["--hold", "1s"]).await;
@@ -365,6 +393,7 @@ async fn a_worker_with_a_wrong_clock_is_named() {
         pools: vec!["default".parse().unwrap()],
         devices: Vec::new(),
         jobs_running: 0,
+        sessions: None,
         leaving: false,
     };
     let message = Message::to(EVENTS_WORKER, EVENTS_KEY, encoding::encode_events(&[Event::WorkerSeen(seen)]).unwrap());

@@ -44,7 +44,7 @@ async fn a_job_gets_the_memory_that_an_idle_pools_executor_caches() {
         let mut job = fleet.submit(in_pool(kernels::doubles_in(all / 4 * 3), pool)).await.unwrap();
         assert_eq!(job.wait(WAIT).await.unwrap().attempt, 1);
     }
-    ground.poll_log("the request", &worker, "another pool needs cached device memory").await;
+    ground.poll_log("the request", &worker, "another executor needs cached device memory").await;
     ground.check_history(4).await;
 }
 
@@ -112,7 +112,7 @@ async fn an_executor_without_room_is_started_again_while_its_jobs_wait() {
     poll_until("the first executor is refused", async || refusals() > 0).await;
     let mut waits = fleet.submit(in_pool(kernels::doubles(&[1.0]), "team-a")).await.unwrap();
     poll_until("the worker tries repeatedly", async || refusals() > 2).await;
-    ground.poll_log("the request", &worker, "another pool needs cached device memory").await;
+    ground.poll_log("the request", &worker, "another executor needs cached device memory").await;
     let neighbour = fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     assert_eq!(neighbour.attempt, 1);
     ground.poll_job("the job still waiting", waits.id(), |job| job.state == JobState::Queued).await;

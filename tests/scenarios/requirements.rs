@@ -100,7 +100,7 @@ async fn a_job_of_a_class_without_workers_is_requeued_and_runs_on_a_later_suitab
     ground
         .poll_log("the class without workers", &small, "stranded jobs requeued: their device class has no worker")
         .await;
-    ground.poll_log("the delayed job", &small, "requirements not met by any worker, job delayed").await;
+    ground.poll_log("the delayed job", &small, "no worker can take the job now, job delayed").await;
     // This worker has another device class. It does not consume from the queue of the first class.
     let later = ground.worker_in(&[], &[(CAPABILITY, "9.0"), (MEMORY, "1GiB")]).await;
     for handle in &mut handles {
@@ -142,4 +142,47 @@ async fn a_job_too_large_for_all_workers_fails_with_the_numbers() {
         assert!(failure.message.contains(&part), "{part}: {}", failure.message);
     }
     ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zz_probe() {
+    let number = |name: &str, default: usize| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let (jobs, rounds) = (number("PROBE_JOBS", 4), number("PROBE_ROUNDS", 5));
+    let slots = jobs.max(4).to_string();
+    for round in 0..rounds {
+        let ground = Ground::shared("probe").await;
+        let small = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
+        let lost = ground.worker_in(&["--jobs-per-device", &slots], &[(CAPABILITY, "9.0")]).await;
+        let fleet = ground.client().await;
+        lost.pause_executors();
+        let mut handles = Vec::new();
+        for _ in 0..jobs {
+            let job = kernels::doubles(&[1.0]).requires_compute_capability(9, 0);
+            handles.push(fleet.submit(job).await.unwrap());
+        }
+        for handle in &handles {
+            ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+        }
+        let forwarded = small.count_in_log("job forwarded");
+        lost.kill9().await.unwrap();
+        ground
+            .poll_log("the class without workers", &small, "stranded jobs requeued: their device class has no worker")
+            .await;
+        let later = ground.worker_in(&[], &[(CAPABILITY, "9.0"), (MEMORY, "1GiB")]).await;
+        let mut attempts = Vec::new();
+        for handle in &mut handles {
+            attempts.push(handle.wait(WAIT).await.unwrap().attempt);
+        }
+        let requeued = |worker: &gpufleet_tests::TestWorker| worker.count_in_log("requeueing prefetched");
+        println!(
+            "PROBE round {round}: attempts {attempts:?}; forwarded before {forwarded}, after {}; requeued by small {}, by later {}",
+            small.count_in_log("job forwarded") - forwarded,
+            requeued(&small),
+            requeued(&later)
+        );
+        if attempts.iter().any(|attempt| *attempt != 2) {
+            println!("SMALL\n{}", std::fs::read_to_string(small.process().log()).unwrap());
+            println!("LATER\n{}", std::fs::read_to_string(later.process().log()).unwrap());
+        }
+    }
 }

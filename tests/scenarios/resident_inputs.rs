@@ -208,7 +208,7 @@ async fn resident_inputs_give_way_to_jobs_of_other_pools() {
     // The device has 48 MiB for jobs, because the heaps of the two pools take the rest.
     let large = kernels::doubles_in(40 << 20).pool("team-a".parse().unwrap());
     scene.fleet.submit(large).await.unwrap().wait(WAIT).await.unwrap();
-    scene.ground.poll_log("the request", &scene.worker, "another pool needs cached device memory").await;
+    scene.ground.poll_log("the request", &scene.worker, "another executor needs cached device memory").await;
     scene.ground.check_history(17).await;
 }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::DropGuard;
 
 use crate::{
     BodyBound, BrokerUrl, BrokerUrls, ConnectError, Consumer, DeclareError, Delivery, Incoming, Message, Options,
-    PublishError, QueueDepth, QueueError, Release, State, Subscription,
+    ProgressConsumer, ProgressPublisher, PublishError, QueueDepth, QueueError, Release, State, Subscription,
     consumer::Start,
     link::{self, Link},
     order,
@@ -113,6 +113,21 @@ impl Broker {
     /// leaves a part declared.
     pub async fn declare_forwarded(&self, pool: &PoolName, class: ClassKey) -> Result<(), DeclareError> {
         topology::declare(&self.inner.link, &Declaration::Forwarded(pool.clone(), class)).await
+    }
+
+    /// Declares the exchange of progress. Cancelling is harmless.
+    pub async fn declare_progress(&self) -> Result<(), DeclareError> {
+        topology::declare(&self.inner.link, &Declaration::Progress).await
+    }
+
+    /// Starts publishing progress, which may be lost.
+    pub fn progress_publisher(&self) -> ProgressPublisher {
+        ProgressPublisher::start(self.inner.link.clone())
+    }
+
+    /// Consumes progress from a queue with this name, which must be unique.
+    pub fn progress_consumer(&self, queue: String) -> ProgressConsumer {
+        ProgressConsumer::start(self.inner.link.clone(), queue)
     }
 
     /// Claims a worker's name for as long as this connection lasts. Returns false if another connection has it. Repeat it after a

@@ -152,6 +152,20 @@ pub enum QueueError {
     Closed { queue: String },
 }
 
+/// Why progress can't be followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProgressError {
+    /// The broker's user lacks a permission.
+    #[error("failed to follow progress: {reason}; `gpufleet permissions` lists the permissions of each role")]
+    Forbidden { reason: String },
+    #[error("failed to follow progress: no worker of this vhost publishes it yet; start a worker of this release")]
+    NoProgress,
+    #[error("failed to follow progress: no answer from the broker within {waited:?}")]
+    Timeout { waited: Duration },
+    #[error("failed to follow progress: this client closed the connection")]
+    Closed,
+}
+
 /// Why a delivery could not be settled. It stays unsettled and may be redelivered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettleError {

@@ -1,6 +1,6 @@
 //! Messages without lapin's types, for the other crates.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 mod amqp;
 
@@ -27,6 +27,9 @@ pub struct Properties {
     pub timestamp: Option<u64>,
     /// The broker refuses a name other than the connection's user, so a name that is set can be trusted.
     pub user_id: Option<String>,
+    /// The broker drops the message after this time, once it is the first one in its queue. Reading ignores it, so that a message that is
+    /// published again does not expire.
+    pub expires_after: Option<Duration>,
     pub headers: BTreeMap<String, HeaderValue>,
 }
 

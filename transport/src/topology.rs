@@ -62,6 +62,8 @@ pub(crate) enum Declaration {
     Replies(ClientName),
     /// A pool's queues for jobs that are forwarded to a device class.
     Forwarded(PoolName, ClassKey),
+    /// The exchange of progress. The worker of an earlier release may lack the permission for it, so it is not in the base.
+    Progress,
 }
 
 /// One step of a declaration, with its name in errors.
@@ -124,6 +126,7 @@ impl Declaration {
             Self::Sessions(pool) => format!("sessions of pool {pool}"),
             Self::Replies(client) => format!("reply queue of {client}"),
             Self::Forwarded(pool, class) => format!("queues of pool {pool} for device class {class}"),
+            Self::Progress => "exchange of progress".to_owned(),
         }
     }
 
@@ -136,6 +139,7 @@ impl Declaration {
             Self::Sessions(pool) => tasks::of_sessions(pool),
             Self::Replies(client) => reply_queue(client, options),
             Self::Forwarded(pool, class) => forwarded::steps(pool, *class),
+            Self::Progress => vec![exchange(names::PROGRESS, ExchangeKind::Topic, [])],
         }
     }
 
@@ -154,6 +158,7 @@ impl Declaration {
                     || Self::Ledger.has_subscriber(queue)
             }
             Self::Ledger => queue == names::LEDGER_QUEUE || queue == names::DROPPED_QUEUE,
+            Self::Progress => false,
             Self::Pool(_) | Self::AffinitySlots(_) | Self::Sessions(_) | Self::Replies(_) | Self::Forwarded(..) => true,
         }
     }

@@ -122,6 +122,7 @@ pub struct Options {
     ///   queue-max=TIME     longest queue limit a job may ask for; a job that asks for more fails
     ///   users=NAME,NAME    broker users who may submit jobs to the pool [default: all that RabbitMQ lets publish to it]
     ///   affinity           prefer workers that have a job's largest input on a device; give it to all workers of the pool
+    ///   executors=N        executor processes on each device, to keep long jobs apart (1 to 8) [default: 1]
     ///   sessions=N         take up to N sessions of `gpufleet run` at a time [default: 0]; needs allow=source
     ///   session-memory=N%  memory of each device that all sessions together may have [default: 50%]
     ///   session-time-max=TIME  longest time limit of a session [default: 8h]
@@ -190,9 +191,9 @@ pub struct Options {
     )]
     jobs_per_device: u32,
 
-    /// Device memory, on each device and for each pool, for inputs that stay there after their job, as in 8GiB; 0 disables this
+    /// Device memory, on each device and for each executor of a pool, for inputs that stay there after their job, as in 8GiB; 0 disables this
     ///
-    /// An input that is a blob is then copied to the device once for all jobs of a pool that use it. These inputs give way to jobs, and to
+    /// An input that is a blob is then copied to the device once for all jobs of an executor that use it. These inputs give way to jobs, and to
     /// other pools. [default: half of the device's memory]
     #[arg(long, value_name = "SIZE", help_heading = heading::DEVICES)]
     resident_inputs: Option<ByteSize>,

@@ -44,6 +44,31 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// Adds a sentence about a job that did not succeed.
+    pub(crate) fn explain(&mut self, more: &str) {
+        let text = match self {
+            Self::Failed(failure) | Self::ShortOfMemory(failure) | Self::Unavailable { failure, .. } => {
+                &mut failure.message
+            }
+            Self::Lost { reason, .. } | Self::Cancelled { reason } => reason,
+            Self::Succeeded | Self::Expired { .. } | Self::Forwarded { .. } | Self::HandedBack => return,
+        };
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(more);
+    }
+
+    /// Returns the ending of a job that an order cancels, which may have explained itself before.
+    pub(crate) fn cancelled(self, order: String) -> Self {
+        match self {
+            Self::Cancelled { reason } if !reason.is_empty() => {
+                Self::Cancelled { reason: format!("{order}; {reason}") }
+            }
+            _ => Self::Cancelled { reason: order },
+        }
+    }
+
     /// Returns whether a cancellation still has an effect. A job with an outcome keeps it.
     pub fn can_be_cancelled(&self) -> bool {
         matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Unavailable { .. } | Self::Forwarded { .. })

@@ -29,6 +29,7 @@ pub(crate) struct Metrics {
     pub(crate) replies_kept: Counter,
     pub(crate) replies_lost: Counter,
     spans: [Counter; 2],
+    progress_dropped: Counter,
     executor_losses: Family<LossLabels, Counter>,
     /// Blobs read through the blob cache: hits, misses and failures.
     blob_cache: [Counter; 3],
@@ -174,6 +175,10 @@ impl Metrics {
             names
                 .plain("spans_dropped", "Spans that were dropped: too many waited, or the collector did not take them"),
         ];
+        let progress_dropped = names.plain(
+            "progress_dropped",
+            "Messages about running jobs that were not published, because there were too many or the broker was slow",
+        );
         let losses = "Executors lost, by cause: died, job (its fault, time limit or cancellation) or device";
         let executor_losses = names.plain("executor_losses", losses);
         let blob_cache = [
@@ -196,6 +201,7 @@ impl Metrics {
             replies_kept,
             replies_lost,
             spans,
+            progress_dropped,
             executor_losses,
             blob_cache,
             stages,
@@ -277,6 +283,11 @@ impl Metrics {
         for (counter, total) in self.spans.iter().zip([traces.exported(), traces.dropped()]) {
             counter.inner().store(total, Ordering::Relaxed);
         }
+    }
+
+    /// Sets the number of dropped messages of progress so far.
+    pub(crate) fn set_progress_dropped(&self, total: u64) {
+        self.progress_dropped.inner().store(total, Ordering::Relaxed);
     }
 
     /// Returns all metrics in OpenMetrics' text format.

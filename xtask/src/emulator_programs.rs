@@ -11,18 +11,19 @@ use std::{
 };
 
 use anyhow::Context as _;
-use gpufleet_local::{Cuda, LocalFleet, setup::Part};
+use gpufleet_local::{Cuda, LocalFleet, programs::BIN_DIR_VARIABLE, setup::Part};
 use tokio::process::Command;
 
 use crate::{
     setup,
     terminal::Terminal,
+    test::TestProgram,
     workspace::{self, cargo},
 };
 
 const EMULATOR: &str = "libgpufleet_emulator.so";
-/// The packages that a run in sessions needs.
-const IN_SESSIONS: [&str; 4] = ["gpufleet-emulator", "gpufleet-driver", "gpufleet-cli", "gpufleet-worker"];
+/// The test that executes the documentation's pages.
+const DOCUMENTATION: &str = "documentation";
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
@@ -39,37 +40,35 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Program {
     name: &'static str,
-    /// A script that runs in a session of its own, and how often it may wait for an answer there.
-    counted: Option<(&'static str, u64)>,
     /// The first one has the interpreter.
     parts: &'static [Part],
     /// The Python script to run, relative to the workspace.
     script: &'static str,
+    /// A page of the documentation whose examples need the program in the interpreter, and the command that runs them.
+    page: Option<(&'static str, &'static str)>,
 }
 
 pub const NUMBA: Program = Program {
     name: "numba-cuda's tests",
-    counted: Some(("emulator/programs/numba/launches.py", 40)),
     parts: &[Part::NumbaCuda],
     script: "emulator/programs/numba/run.py",
+    page: None,
 };
 
 /// tinygrad. It looks for NVRTC on the library path, unlike numba-cuda, which has its own copy.
-pub const TINYGRAD: Program =
-    // At most six for each of the 80 steps.
-    Program {
-        name: "tinygrad",
-        counted: Some(("emulator/programs/tinygrad/run.py", 480)),
-        parts: &[Part::Tinygrad, Part::Compiler],
-        script: "emulator/programs/tinygrad/run.py",
-    };
+pub const TINYGRAD: Program = Program {
+    name: "tinygrad",
+    parts: &[Part::PythonTools, Part::Compiler],
+    script: "emulator/programs/tinygrad/run.py",
+    page: None,
+};
 
 /// PyCUDA. It is built from source against the emulator, because the package registry has no binary.
 pub const PYCUDA: Program = Program {
     name: "PyCUDA's examples",
-    counted: None,
     parts: &[Part::Pycuda],
     script: "emulator/programs/pycuda/run.py",
+    page: Some(("docs/src/guides/session-pycuda.md", "cargo xtask emulator-pycuda --session")),
 };
 
 /// Sessions that the processes of a program have at a time.
@@ -97,48 +96,44 @@ pub async fn run(program: &Program, options: &Options) -> anyhow::Result<()> {
 /// Runs the program with `gpufleet run` on a fleet of its own, whose device is emulated.
 async fn in_sessions(program: &Program, options: &Options, terminal: &Terminal) -> anyhow::Result<()> {
     setup::ensure(&[Part::Services], terminal)?;
-    let mut build = cargo(["build"]);
-    build.args(IN_SESSIONS.iter().flat_map(|package| ["--package", package]));
-    workspace::run(build).await?;
+    workspace::build_everything().await?;
     let fleet = LocalFleet::builder().label("programs").ledger(false).bin_dir(workspace::target()?.join("debug"));
     let fleet =
         fleet.pools([format!("default:sessions={SESSIONS},session-memory=100%,session-idle=2h")]).cuda(Cuda::Emulated);
     let fleet =
         fleet.worker_args(["--session-listen", "127.0.0.1:0"]).worker_env("GPUFLEET_EMULATOR_MEMORY", DEVICE_MEMORY);
     let fleet = fleet.start().await?;
-    let ran = run_in_sessions(program, options, &fleet, terminal).await;
+    terminal.heading(&format!("run {} in sessions", program.name));
+    let ran = async { workspace::run(session_command(program, options, &fleet)?).await }.await;
     fleet.stop().await?;
-    ran
+    ran?;
+    match program.page {
+        Some((page, command)) => run_page(program, page, command, terminal).await,
+        None => Ok(()),
+    }
 }
 
-async fn run_in_sessions(
-    program: &Program,
-    options: &Options,
-    fleet: &LocalFleet,
-    terminal: &Terminal,
-) -> anyhow::Result<()> {
-    let report = results()?.join("report.json");
-    let run = |sessions: u32, script: &str| -> anyhow::Result<Command> {
-        let mut command = Command::new(workspace::target()?.join("debug/gpufleet"));
-        command.args(["run", "--quiet", "--memory", SESSION_MEMORY, "--sessions", &sessions.to_string(), "--report"]);
-        command.arg(&report).arg("--").arg(program.parts[0].interpreter()?).arg(script);
-        command.env("GPUFLEET_AMQP_URL", &fleet.endpoints().amqp_url);
-        configure(&mut command, None)?;
-        Ok(command)
-    };
-    terminal.heading(&format!("run {} in sessions", program.name));
-    let mut all = run(SESSIONS, program.script)?;
-    all.args(&options.arguments);
-    workspace::run(all).await?;
-    let Some((script, waits_max)) = program.counted else { return Ok(()) };
-    terminal.heading(&format!("count how often {script} waits"));
-    workspace::run(run(1, script)?).await?;
-    let report: serde_json::Value =
-        serde_json::from_slice(&fs::read(&report).context("failed to read the report of the run")?)?;
-    let waits = report["used"]["waits"].as_u64().context("the report does not tell how often the program waited")?;
-    println!("{waits} waits; at most {waits_max}");
-    anyhow::ensure!(waits <= waits_max, "the program waits more often for the session than it may");
-    Ok(())
+fn session_command(program: &Program, options: &Options, fleet: &LocalFleet) -> anyhow::Result<Command> {
+    let mut command = Command::new(workspace::target()?.join("debug/gpufleet"));
+    command.args(["run", "--quiet", "--memory", SESSION_MEMORY, "--sessions", &SESSIONS.to_string(), "--"]);
+    command.arg(program.parts[0].interpreter()?).arg(program.script).args(&options.arguments);
+    command.env("GPUFLEET_AMQP_URL", &fleet.endpoints().amqp_url);
+    configure(&mut command, None)?;
+    Ok(command)
+}
+
+/// Has the test of the documentation execute a page, in an environment with the program. The page starts a fleet itself.
+async fn run_page(program: &Program, page: &str, command: &str, terminal: &Terminal) -> anyhow::Result<()> {
+    setup::ensure(&Part::TESTS, terminal)?;
+    terminal.heading(&format!("execute {page}"));
+    let tests = TestProgram::build_all()?;
+    let test = tests.iter().find(|test| test.target == DOCUMENTATION).context("no test executes the documentation")?;
+    let mut run = Command::new(program.parts[0].interpreter()?);
+    run.args([program.script, "--"]).arg(&test.executable).arg("every_example");
+    run.env("DOCUMENTATION_PAGES", page).env("DOCUMENTATION_COMMAND", command);
+    run.env(BIN_DIR_VARIABLE, workspace::target()?.join("debug"));
+    configure(&mut run, None)?;
+    workspace::run(run).await
 }
 
 /// Sets what the programs find in their environment.
@@ -147,7 +142,7 @@ fn configure(command: &mut Command, driver: Option<PathBuf>) -> anyhow::Result<(
     let libraries = driver.into_iter().chain([compiler.join("cuda_nvrtc/lib")]);
     command.current_dir(workspace::root());
     command.env("LD_LIBRARY_PATH", std::env::join_paths(libraries)?);
-    command.env("LOGS", results()?.join("logs"));
+    command.env("PROGRAM_LOGS", results()?.join("logs"));
     command.env("DEV", "CUDA").env("CUDA_PATH", compiler.join("cuda_runtime"));
     // Files that the programs share are in the parent folder of theirs.
     command.env("PYTHONPATH", "emulator/programs").env_remove("PYTHONHOME");

@@ -15,6 +15,22 @@ export function duration(us: number | null | undefined): string {
   return `${Math.floor(minutes / 1440)} d ${Math.floor((minutes % 1440) / 60)} h`;
 }
 
+/** How long something has taken so far, in whole seconds. */
+export function elapsed(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  return seconds < 60 ? `${seconds} s` : duration(seconds * 1e6);
+}
+
+/** An estimate of how long something will take, as roughly as it is known. */
+export function left(ms: number): string {
+  const seconds = Math.ceil(ms / 1000);
+  const step = seconds < 60 ? 1 : seconds < 600 ? 10 : 60;
+  const rounded = Math.ceil(seconds / step) * step;
+  if (rounded < 60) return `${rounded} s`;
+  if (rounded >= 3600) return duration(rounded * 1e6);
+  return rounded % 60 === 0 ? `${rounded / 60} min` : duration(rounded * 1e6);
+}
+
 export function bytes(count: number | null | undefined): string {
   if (count === null || count === undefined) return "–";
   let value = count;
@@ -24,6 +40,13 @@ export function bytes(count: number | null | undefined): string {
     unit += 1;
   }
   return `${unit === 0 ? value : digits(value)} ${UNITS[unit]}`;
+}
+
+/** A part of a number of bytes. The unit is there once if both have it: `12.0 of 40.0 GiB`. */
+export function bytesOf(part: number, whole: number): string {
+  const [shown, total] = [bytes(part), bytes(whole)];
+  const unit = total.slice(total.indexOf(" "));
+  return `${shown.endsWith(unit) ? shown.slice(0, -unit.length) : shown} of ${total}`;
 }
 
 export function count(value: number | null | undefined): string {

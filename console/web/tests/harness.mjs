@@ -226,8 +226,8 @@ export async function browse(work, options = {}) {
 
 /**
  * Shows a page these bodies by topic, in the place of the stream and of the read API: `broker`, or a path without its query. What is not
- * there stays unknown, and a change of the object reaches the page with its next reload. Each body waits for `ready()`. A body may be a
- * function of the topic.
+ * there stays unknown. A change of the object reaches the page with its next reload; that of a topic of progress, with the next beat. Each
+ * body waits for `ready()`. A body may be a function of the topic.
  */
 export async function staged(page, topics, ready = async () => {}) {
   const bodyOf = (topic) => {
@@ -246,15 +246,19 @@ export async function staged(page, topics, ready = async () => {}) {
       constructor(url) {
         const names = new URL(url, location.href).searchParams.getAll("topic");
         const beat = () => this.listeners.beat({ data: JSON.stringify({ now_ms: Date.now(), at_ms: names.map(() => Date.now()) }) });
+        const show = async (topic) => {
+          const body = await globalThis.stagedBody(topic);
+          if (body) this.listeners.snapshot({ data: JSON.stringify({ topic, at_ms: Date.now(), problem: null, body }) });
+        };
         setTimeout(() => {
           this.onopen();
           beat();
-          names.forEach(async (topic) => {
-            const body = await globalThis.stagedBody(topic);
-            if (body) this.listeners.snapshot({ data: JSON.stringify({ topic, at_ms: Date.now(), problem: null, body }) });
-          });
+          names.forEach(show);
         });
-        this.beats = setInterval(beat, 1000);
+        this.beats = setInterval(() => {
+          beat();
+          names.filter((topic) => topic.startsWith("progress")).forEach(show);
+        }, 1000);
       }
       addEventListener(kind, listener) {
         this.listeners[kind] = listener;

@@ -9,10 +9,20 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 
 import { api, browse, console_, fakeApi, gpufleet, mandelbrot, staged, submit, submitted, until, waiting, wire, worker } from "./harness.mjs";
-import { calm, detailOf, jobOf, jobs, troubled } from "./stage.mjs";
+import { ago, calm, detailOf, jobOf, jobs, progressOf, troubled } from "./stage.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PAGES = ["/", "/jobs", "/workers", "/pools", "/dead", "/kernels", "/usage"];
+
+/** It prints at its beginning, and ends a second later. */
+const TALKS = `
+extern "C" __global__ void talks(unsigned *y) {
+    printf("a launch begins\\n");
+    unsigned long long begin, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+    do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); while (now - begin < 1000000000);
+    y[0] = 1;
+}`;
 
 let ledger;
 let server;
@@ -284,11 +294,14 @@ test("jobs count on, dates are of ISO 8601 with the zone, and percentiles are na
       await staged(page, troubled());
       const [good, runs, waits] = jobs();
       await page.goto(`${server.url}/jobs`);
-      await page.locator(".rows-body .row", { hasText: "run-2" }).getByText("2 min", { exact: true }).waitFor();
+      const row = page.locator(".rows-body .row", { hasText: "run-2" });
+      const elapsed = async () => /2 min \d+ s/.exec(await row.innerText())?.[0];
+      const first = await until("the elapsed time is shown", elapsed);
+      await until("it counts on", async () => (await elapsed()) !== first);
       const fact = (title) => page.locator(".facts div", { has: page.locator("dt", { hasText: title }) }).locator("dd");
       for (const [job, title] of [[runs, "Running for"], [waits, "Waiting for"]]) {
         await page.goto(`${server.url}/jobs/${job.job_id}`);
-        assert.match(await fact(title).innerText(), /^[23] min$/);
+        assert.match(await fact(title).innerText(), /^[23] min \d+ s$/);
       }
       await page.goto(`${server.url}/jobs/${good.job_id}`);
       const date = await fact("Submitted").innerText();
@@ -336,6 +349,126 @@ test("cards beside each other have the same height, and failures have the colour
   }
 });
 
+test("running jobs show how far they are on every page that lists them, and brief and ended ones do not", async () => {
+  const [, runs] = jobs();
+  const session = jobOf(6, { state: "running", started_at: ago(3700), finished_at: null, total_us: null, program: "session", kernel: "python train.py", name: null });
+  const text = "312 of 1,000 launches · ≈ 4 min 50 s left";
+  await browse(async (page, _, problems) => {
+    const topics = calm();
+    const { jobs: known } = topics["/v1/jobs"]("state=running");
+    const list = topics["/v1/jobs"];
+    topics["/v1/jobs"] = (topic) => (topic.includes("state=running") ? { jobs: [session, ...known], next: null } : list(topic));
+    await staged(page, topics);
+    const bar = (of) => of.getByRole("progressbar", { name: "Progress" });
+    await page.goto(`${server.url}/jobs`);
+    const row = page.locator(".rows-body .row", { hasText: "run-2" });
+    await row.getByText(text).waitFor();
+    assert.equal(await bar(row).getAttribute("aria-valuenow"), "31");
+    assert.equal(await bar(row).getAttribute("aria-valuetext"), "312 of 1,000 launches, about 4 min 50 s left");
+    assert.equal(await bar(page).count(), 1, "other jobs have no bar");
+    for (const path of ["/", "/workers"]) {
+      await page.goto(server.url + path);
+      const running = page.getByRole("table", { name: "Running jobs" });
+      await running.getByRole("row", { name: "run-2" }).getByText(text).waitFor();
+      assert.match(await running.getByRole("row", { name: "run-2" }).innerText(), /2 min \d+ s/);
+      assert.match(await running.getByRole("row", { name: "python train.py" }).innerText(), /–\s+1 h 2 min/);
+    }
+    const page_ = `progress/v1/jobs/${runs.job_id}`;
+    await page.goto(`${server.url}/jobs/${runs.job_id}`);
+    const progress = page.locator("section.progress");
+    const shows = (text) => progress.getByText(text, { exact: true }).waitFor();
+    await shows("312 of 1,000 launches");
+    await shows("about 4 min 50 s left");
+    assert.equal(await bar(progress).getAttribute("aria-valuenow"), "31");
+    for (const [more, text] of [
+      [{ unit: "steps", count: { done: 7100, total: 20_000 }, left_ms: null }, "7,100 of 20,000 steps"],
+      [{ unit: "bytes", stage: "fetching", count: { done: 3 * 2 ** 30, total: 10 * 2 ** 30 } }, "fetching 3.00 of 10.0 GiB"],
+      [{ unit: "bytes", stage: "storing", count: { done: 5, total: 2 ** 20 }, left_ms: 1 }, "storing 5 B of 1.00 MiB"],
+      [{ count: null, left_ms: null }, "It has a single launch and no counter, so there is nothing to count."],
+    ]) {
+      topics[page_] = progressOf(runs, more);
+      await shows(text);
+    }
+    assert.equal(await bar(progress).count(), 0);
+    topics[page_] = { problem: "the console was started without a broker", jobs: {} };
+    await shows("Only the elapsed time is known: the console was started without a broker");
+    assert.deepEqual(problems, []);
+  });
+});
+
+test("what kernels print is shown while they run, and the box follows its end until the reader scrolls up", async () => {
+  const [, runs] = jobs();
+  await browse(async (page) => {
+    const topics = calm();
+    const lines = (count) => Array.from({ length: count }, (_, line) => `step ${line} <b>\u202e\n`).join("");
+    const say = (count, is_cut = false) => (topics[`progress/v1/jobs/${runs.job_id}`] = progressOf(runs, { printed: { text: lines(count), is_cut } }));
+    say(100);
+    await staged(page, topics);
+    await page.goto(`${server.url}/jobs/${runs.job_id}`);
+    const log = page.getByRole("log", { name: "Output of printf so far" });
+    const isAtEnd = () => log.evaluate(({ scrollTop, scrollHeight, clientHeight }) => scrollHeight - scrollTop - clientHeight < 2);
+    await log.getByText("step 99 <b>\\u202e").waitFor();
+    assert.ok(await isAtEnd());
+    assert.equal(await log.locator("b").count(), 0);
+    say(150);
+    await log.getByText("step 149").waitFor();
+    assert.ok(await isAtEnd(), "it follows");
+    await log.focus();
+    await page.keyboard.press("Home");
+    await page.getByRole("button", { name: "Follow the end" }).waitFor();
+    say(200, true);
+    await log.getByText("step 199").waitFor();
+    assert.equal(await log.evaluate(({ scrollTop }) => scrollTop), 0, "the reader is left alone");
+    await page.getByText("More was printed before.").waitFor();
+    await page.getByRole("button", { name: "Follow the end" }).click();
+    await until("the end is in sight", isAtEnd);
+    assert.equal(await page.getByRole("button", { name: "Follow the end" }).count(), 0);
+    await isAccessible(page, "a job that prints");
+  });
+});
+
+test("a real job shows its launches and its text before it ends", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "gpufleet-page-"));
+  await writeFile(join(folder, "talks.cu"), TALKS);
+  const launch = { entry: "talks", grid: { blocks: [1] }, block: { threads: [1] }, repeat: 60, args: [{ buffer: "y" }] };
+  const task = { program: { source: { file: "talks.cu" } }, buffers: [{ name: "y", dtype: "u32", shape: [1] }], launches: [launch], outputs: ["y"] };
+  await writeFile(join(folder, "talks.json"), JSON.stringify(task));
+  const id = await submitted("--file", join(folder, "talks.json"));
+  await browse(async (page) => {
+    await page.goto(`${server.url}/jobs/${id}`);
+    await page.locator("section.progress").getByText(/^[1-9]\d? of 60 launches$/).waitFor();
+    await page.getByRole("log").getByText("a launch begins").waitFor();
+    await page.goto(`${server.url}/jobs?state=running`);
+    await page.locator(".rows-body .row", { hasText: id.slice(-8) }).getByRole("progressbar").waitFor();
+    await gpufleet("cancel", id);
+  });
+  await rm(folder, { recursive: true });
+});
+
+test("the question before a running job is cancelled names the jobs that start again with it", async () => {
+  const [, runs] = jobs();
+  const path = `/v1/jobs/${runs.job_id}/neighbours`;
+  const neighbour = (number, more) => ({ job_id: jobOf(number).job_id, name: `run-${number}`, pool: "default", kernel: "saxpy", running_us: number * 61e6, ...more });
+  await browse(async (page) => {
+    const topics = calm();
+    await staged(page, topics);
+    const ask = async () => {
+      await page.goto(`${server.url}/jobs/${runs.job_id}`);
+      await page.getByRole("button", { name: "Cancel…" }).click();
+      return page.getByRole("dialog").locator(".neighbours");
+    };
+    await (await ask()).getByText("Other jobs are not affected.").waitFor();
+    topics[path] = { neighbours: [neighbour(7), neighbour(8, { name: null })] };
+    const named = await ask();
+    await named.getByText("2 other jobs run in its pool on this device. Those in the same executor start again from the beginning:").waitFor();
+    assert.deepEqual(await named.locator("li").allInnerTexts(), ["run-7 00000007, running for 7 min 7 s", "saxpy 00000008, running for 8 min 8 s"]);
+    topics[path] = { neighbours: Array.from({ length: 11 }, (_, index) => neighbour(20 + index)) };
+    await (await ask()).getByText("and 3 more").waitFor();
+    delete topics[path];
+    await (await ask()).getByText("Which ones is not known: the ledger has no such job.").waitFor();
+  });
+});
+
 test("dialogs say who is affected", async () => {
   const [, runs] = jobs();
   await browse(async (page) => {
@@ -355,6 +488,24 @@ test("dialogs say who is affected", async () => {
     await page.goto(`${server.url}/jobs/${dead.job_id}`);
     await page.getByRole("button", { name: "Submit again…" }).click();
     assert.equal((await affected(page.getByRole("dialog"))).replace(/\s+/g, " "), "Jobs 1, dead User alice Pool default");
+  });
+});
+
+test("pools that take sessions show how many are open, and their memory", async () => {
+  await browse(async (page) => {
+    const topics = calm();
+    const [pool] = topics["/v1/pools"].pools;
+    await staged(page, topics);
+    await page.goto(`${server.url}/pools`);
+    await page.getByRole("columnheader", { name: "Device time" }).waitFor();
+    assert.equal(await page.getByRole("columnheader", { name: "Open sessions" }).count(), 0, "no pool takes any");
+    const sessions = { sessions_open: 2, sessions_max: 4, session_bytes: 12 * 2 ** 30, session_bytes_max: 40 * 2 ** 30 };
+    topics["/v1/pools"].pools = [pool, { ...pool, ...sessions, pool: "team-a" }];
+    await page.reload();
+    const cells = page.getByRole("row", { name: "team-a" }).getByRole("cell");
+    await page.getByRole("columnheader", { name: "Open sessions" }).waitFor();
+    assert.deepEqual((await cells.allInnerTexts()).slice(-2), ["2 of 4", "12.0 of 40.0 GiB"]);
+    assert.deepEqual((await page.getByRole("row", { name: "default" }).getByRole("cell").allInnerTexts()).slice(-2), ["–", "–"]);
   });
 });
 

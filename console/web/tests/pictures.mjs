@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 import { api, browse, console_, gpufleet, mandelbrot, submit, staged, submitted, until, worker } from "./harness.mjs";
-import { jobs, troubled } from "./stage.mjs";
+import { jobs, progressOf, troubled } from "./stage.mjs";
 
 const folder = process.argv[2];
 const BLUR = `
@@ -68,9 +68,12 @@ async function shootStaged(url) {
   const pages = {
     action: ["/"], charts: ["/workers", showCharts], letters: ["/dead"], discard: ["/dead", press("Discard…")],
     cancel: [`/jobs/${runs.job_id}`, press("Cancel…")], failure: [`/jobs/${failed.job_id}`], keys: ["/jobs", press("Keyboard ?")],
+    running: [`/jobs/${runs.job_id}`], "running-list": ["/jobs?state=running"], "running-workers": ["/workers"],
     search: ["/jobs?kernel=saxpy", (page) => page.getByRole("searchbox").fill("kernel:saxpy run=1 poster")],
   };
-  await shoot(url, pages, (page) => staged(page, troubled()));
+  const text = Array.from({ length: 200 }, (_, epoch) => `epoch ${epoch}: loss ${(3 / (epoch + 1)).toFixed(4)}\n`).join("");
+  const topics = { ...troubled(), [`progress/v1/jobs/${runs.job_id}`]: progressOf(runs, { printed: { text, is_cut: false } }) };
+  await shoot(url, pages, (page) => staged(page, topics));
   for (const [variant, options] of Object.entries(VARIANTS)) {
     await browse(async (page) => {
       await staged(page, {}, () => new Promise(() => {}));

@@ -28,6 +28,16 @@ const attemptOf = (job, more = {}) => ({
 });
 export const detailOf = (job, more) => ({ job, attempts: job.state === "queued" ? [] : [attemptOf(job, more)], outputs: [] });
 
+/** How far a running job is, as its topic says. */
+export const progressOf = (job, more = {}) => ({
+  problem: null,
+  jobs: {
+    [job.job_id]: {
+      attempt: 1, started_ms: Date.parse(job.started_at), stage: "running", count: { done: 312, total: 1000 }, unit: "launches", left_ms: 286_700, printed: null, ...more,
+    },
+  },
+});
+
 function workerOf(name, more = {}, device = {}) {
   const pool = { pool: "default", jobs_running: 1, memory_bytes: 1 << 28, weight: 1 };
   return {
@@ -63,8 +73,11 @@ export function calm() {
     "/v1/statistics/series": { grain: "five_minutes", points },
     "/v1/samples": { bucket_seconds: 60, points: samples },
     "/v1/labels": { keys: ["run"] },
-    "/v1/pools": { pools: [{ pool: "default", borrowed_bytes: 0, guaranteed_bytes: 0, charged_us: 1e6, device_us: 1e6, due_percent: 100, got_percent: 100, jobs_running: 2, memory_bytes: 1 << 30, workers: 1 }] },
-    "/v1/jobs": (topic) => ({ jobs: topic.includes("state=failed") ? [failed] : [good, runs, waits, failed], next: null }),
+    "/v1/pools": { pools: [{ pool: "default", borrowed_bytes: 0, guaranteed_bytes: 0, charged_us: 1e6, device_us: 1e6, due_percent: 100, got_percent: 100, jobs_running: 2, memory_bytes: 1 << 30, session_bytes: 0, session_bytes_max: 0, sessions_max: 0, sessions_open: 0, workers: 1 }] },
+    "/v1/jobs": (topic) => ({ jobs: topic.includes("state=failed") ? [failed] : topic.includes("state=running") ? [runs] : [good, runs, waits, failed], next: null }),
+    "progress/v1/jobs": progressOf(runs),
+    [`progress/v1/jobs/${runs.job_id}`]: progressOf(runs),
+    [`/v1/jobs/${runs.job_id}/neighbours`]: { neighbours: [] },
     [`/v1/jobs/${waits.job_id}/why`]: { job_id: waits.job_id, state: "queued", reasons: [{ reason: "jobs_ahead", text: "3 jobs are ahead of it" }] },
     ...Object.fromEntries([good, runs, waits, failed].map((job) => [`/v1/jobs/${job.job_id}`, detailOf(job, { failure: job.failure })])),
     ...Object.fromEntries([good, failed].map((job) => [`/v1/jobs/${job.job_id}/report`, { advice: [`it waited for 60 % of its life; \`gpufleet pools\` shows how busy its pool is`], stages: [] }])),
@@ -97,6 +110,8 @@ export function troubled() {
     reason: "the job lost 5 executors", origin: number === 30 ? "gpufleet.v1.tasks.night.low" : "default.normal", bytes: 2048, is_cut: false,
     timestamp: Math.floor(Date.now() / 1000) - 4000,
   });
+  const running = (number, more) => ({ job_id: jobOf(number).job_id, name: `run-${number}`, pool: "default", kernel: "saxpy", running_us: number * 61e6, ...more });
+  topics[`/v1/jobs/${jobs()[1].job_id}/neighbours`] = { neighbours: [running(5), running(6, { name: null })] };
   topics["/dead"].letters = [letterOf(10, "alice", 1), letterOf(20, "alice", 3), letterOf(30, "bob", 1)];
   return topics;
 }

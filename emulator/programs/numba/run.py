@@ -33,7 +33,7 @@ def main():
         if not OTHER_FOLDERS & set(path.relative_to(TESTS).parts)
     )
     expected = {test: reason for test, reason in expected.items() if test.split("::")[0] in files}
-    logs = Path(os.environ["LOGS"])
+    logs = Path(os.environ["PROGRAM_LOGS"])
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
     outcomes = {}

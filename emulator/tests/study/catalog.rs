@@ -106,7 +106,9 @@ fn launch(device: &Device, task: &Task, address: impl Fn(&str) -> u64) {
             .map(|arg| match arg {
                 Arg::Buffer(name) => device::Argument::bytes(&address(name)),
                 Arg::Scalar(dtype, number) => encoded(*number, *dtype),
-                Arg::BufferAt { .. } | Arg::Bytes { .. } => unreachable!("no kernel of the catalog takes them"),
+                Arg::BufferAt { .. } | Arg::Bytes { .. } | Arg::Progress(_) => {
+                    unreachable!("no kernel of the catalog takes them")
+                }
             })
             .collect();
         for _ in 0..launch.repeat {

@@ -23,7 +23,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Queues {
-    /// The messages in the queues of the job's pool, if the caller has asked the broker.
+    /// The messages in the queues of the job's pool, for a session in the queue of sessions, if the caller has asked the broker.
     #[param(minimum = 0)]
     messages: Option<u64>,
     /// The consumers of these queues. Without both, the heartbeats tell whether a worker serves the pool.

@@ -27,6 +27,7 @@ mod explain;
 mod health;
 mod jobs;
 mod limits;
+mod neighbours;
 mod outputs;
 mod overview;
 mod parameters;
@@ -122,6 +123,7 @@ fn guarded_routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(outputs::bytes))
         .routes(routes!(explain::why))
         .routes(routes!(explain::report))
+        .routes(routes!(neighbours::list))
         .routes(routes!(workers::list))
         .routes(routes!(samples::list))
         .routes(routes!(pools::list))

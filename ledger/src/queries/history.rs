@@ -85,7 +85,7 @@ async fn list(
                    j.started_at, j.finished_at, coalesce(a.attempts, 0) as "attempts!",
                    a.attempt as "attempt?", a.worker as "worker?",
                    (j.state = 'running' and a.state = 'running' and h.is_unheard) is true as "is_unheard!", a.device, a.device_name, a.emulated,
-                   a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, a.output_bytes, a.queue_us,
+                   a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, j.lease_bytes, a.output_bytes, a.queue_us,
                    a.launches_us, a.total_us
             from (
                 select * from jobs

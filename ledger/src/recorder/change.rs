@@ -8,7 +8,8 @@ use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
     Action, AttemptFinished, AttemptState, DeviceSeen, Dtype, Excerpt, Failure, JobInfo, JobState, KeptData,
-    KeptOutput, KeptOutputs, PrintfOutput, RanOn, SessionUse, Started, Timings, UtilizationBy, WorkerName, WorkerSeen,
+    KeptOutput, KeptOutputs, PrintfOutput, RanOn, SessionProgress, SessionUse, SessionsSeen, Started, Timings,
+    UtilizationBy, WorkerName, WorkerSeen,
     bounds::{BUFFERS_MAX, DIMENSIONS_MAX, KEPT_INLINE_BYTES_MAX},
     text::{recordable, recordable_labels},
 };
@@ -77,6 +78,7 @@ pub(super) struct Info {
     pub(super) program: String,
     pub(super) kernel: String,
     pub(super) input_bytes: i64,
+    pub(super) lease_bytes: Option<i64>,
     pub(super) client: Option<String>,
     pub(super) submitted_at: Option<DateTime<Utc>>,
     /// The digests of its inputs in the blob store.
@@ -90,11 +92,22 @@ pub(super) struct AttemptChange {
     pub(super) started_at: Option<DateTime<Utc>>,
     /// The place of the earliest start. `None` after the end, which has a place of its own.
     pub(super) runs_on: Option<Place>,
+    /// What its session has done so far, by the latest report. `None` after the end, which has the final numbers.
+    pub(super) open: Option<OpenSession>,
     pub(super) end: Option<End>,
     /// The loss that the end has replaced. It is counted like a loss in a batch of its own.
     pub(super) replaced: Option<End>,
     /// Attempts with the same number that belong to other submissions of the job.
     pub(super) other_runs: Vec<AttemptChange>,
+}
+
+/// A report of an open session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OpenSession {
+    pub(super) sequence: i32,
+    pub(super) at: DateTime<Utc>,
+    pub(super) charged_us: i64,
+    pub(super) used: SessionUse,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -250,6 +263,7 @@ impl Info {
             program: recordable(&job.program),
             kernel: recordable(&job.kernel),
             input_bytes: big("input_bytes", job.input_bytes)?,
+            lease_bytes: job.lease_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
             client: job.client.as_deref().map(recordable),
             submitted_at: job.submitted_ms.and_then(|ms| time("submitted_ms", ms).ok()),
             // All events of a job name the same blobs, and each blob once.
@@ -262,6 +276,17 @@ impl AttemptChange {
     /// Returns where the attempt runs or ran.
     pub(super) fn place(&self) -> Option<&Place> {
         self.end.as_ref().map(|end| &end.place).or(self.runs_on.as_ref())
+    }
+}
+
+impl OpenSession {
+    pub(super) fn of(event: &SessionProgress) -> Result<Self, Unrecordable> {
+        Ok(Self {
+            sequence: int("sequence", event.sequence)?,
+            at: time("at_ms", event.at_ms)?,
+            charged_us: big("charged_us", event.charged_us)?,
+            used: session(&event.session)?,
+        })
     }
 }
 
@@ -419,6 +444,7 @@ impl WorkerChange {
             host: storable(seen.host.clone()),
             revision: storable(seen.revision.clone()),
             devices: Vec::new(),
+            sessions: seen.sessions.clone().map(storable_sessions),
             ..seen.clone()
         };
         Ok(Self { first_seen_at: at, last_seen_at: at, seen })
@@ -454,6 +480,10 @@ impl DeviceChange {
 fn utilization(device: &DeviceSeen) -> Result<Option<(i32, UtilizationBy)>, Unrecordable> {
     let percent = device.utilization_percent.map(|percent| int("utilization_percent", percent)).transpose()?;
     Ok(percent.zip(device.utilization_by))
+}
+
+fn storable_sessions(sessions: SessionsSeen) -> SessionsSeen {
+    SessionsSeen { hosts: sessions.hosts.into_iter().map(storable).collect(), ..sessions }
 }
 
 /// Replaces NUL characters, which Postgres texts can't contain. A compile log that contains one must still be recorded.

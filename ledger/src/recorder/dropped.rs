@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use gpufleet_schema::topology::{DROPPED_QUEUE, UNCLAIMED_BYTES_MAX, UNCLAIMED_QUEUE};
+use gpufleet_schema::topology::{DROPPED_QUEUE, TYPE_OFFER, UNCLAIMED_BYTES_MAX, UNCLAIMED_QUEUE};
 use gpufleet_transport::{Broker, Delivery, Incoming};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -65,7 +65,11 @@ async fn until(at: Option<Instant>) {
 }
 
 impl Dropped {
+    /// Counts a reply. An offer of a session expires when nothing is lost with it.
     fn add(&mut self, delivery: &Delivery) {
+        if delivery.properties.kind.as_deref() == Some(TYPE_OFFER) {
+            return;
+        }
         let deaths = delivery.deaths();
         let death = deaths.iter().find(|death| death.queue == UNCLAIMED_QUEUE);
         if death.is_some_and(|death| death.reason == FULL) {

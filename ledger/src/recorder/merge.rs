@@ -6,6 +6,7 @@
 //! - An attempt keeps its first outcome, but an outcome replaces a loss. Its start is the earliest of its events, including its end's: an
 //!   attempt that is redelivered under its old number may report a start after its end. Its place is that of its end, and before that of
 //!   its earliest start.
+//! - An attempt whose session is open has the numbers of the report with the highest sequence. Its end replaces them.
 //! - If a job is submitted again under its id, its attempt numbers repeat. The attempts after a later submission are kept apart: see
 //!   [`super::write::runs`].
 //! - A job belongs to the user of its first event, but a worker's event takes it over from another client's submission. Events of other
@@ -18,13 +19,14 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
-    Action, AttemptFinished, Event, JobId, JobInfo, LaterEvent, Started, Submitted, WorkerSeen, text::recordable,
+    Action, AttemptFinished, Event, JobId, JobInfo, LaterEvent, SessionProgress, Started, Submitted, WorkerSeen,
+    text::recordable,
 };
 use uuid::Uuid;
 
 use super::change::{
-    ActionChange, AttemptChange, CLOCK_STEP_MIN, Claim, DeviceChange, End, Info, JobChange, Outcome, Owner, Place,
-    Progress, Unrecordable, WorkerChange, int, time,
+    ActionChange, AttemptChange, CLOCK_STEP_MIN, Claim, DeviceChange, End, Info, JobChange, OpenSession, Outcome,
+    Owner, Place, Progress, Unrecordable, WorkerChange, int, time,
 };
 use super::samples::{self, Sample};
 use crate::job_time::time_in_id;
@@ -53,6 +55,7 @@ impl Changes {
             Event::Submitted(event) => return self.submitted(event),
             Event::Started(event) => return self.started(event),
             Event::AttemptFinished(event) => return self.finished(event),
+            Event::SessionProgress(event) => return self.progressed(event),
             Event::WorkerSeen(event) => self.worker_seen(event)?,
             Event::Action(event) => self.action(event)?,
             Event::Later(event) => self.later(event),
@@ -82,6 +85,16 @@ impl Changes {
         let added = self.job(event.job.job_id, change);
         if added {
             self.attempt(event.job.job_id, attempt).begin(at, place);
+        }
+        Ok(added)
+    }
+
+    fn progressed(&mut self, event: &SessionProgress) -> Result<bool, Unrecordable> {
+        let open = OpenSession::of(event)?;
+        let Started { job, attempt, .. } = &event.started;
+        let added = self.started(&event.started)?;
+        if added {
+            self.attempt(job.job_id, int("attempt", *attempt)?).progress(open);
         }
         Ok(added)
     }
@@ -233,6 +246,12 @@ impl AttemptChange {
         self.started_at = earlier(self.started_at, Some(at));
     }
 
+    fn progress(&mut self, open: OpenSession) {
+        if self.end.is_none() && self.open.as_ref().is_none_or(|known| open.sequence > known.sequence) {
+            self.open = Some(open);
+        }
+    }
+
     fn finish(&mut self, started_at: Option<DateTime<Utc>>, end: End) {
         if self.end.as_ref().is_some_and(|known| end.run(known.submitted_at).is_ne()) {
             let is_repeated = |run: &Self| run.end.as_ref().is_some_and(|known| known.is_same_as(&end));
@@ -242,7 +261,7 @@ impl AttemptChange {
             return;
         }
         self.started_at = earlier(self.started_at, started_at);
-        self.runs_on = None;
+        (self.runs_on, self.open) = (None, None);
         if self.end.as_ref().is_none_or(|known| end.is_final() && !known.is_final()) {
             self.replaced = self.end.replace(end);
         }

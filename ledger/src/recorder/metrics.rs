@@ -73,9 +73,9 @@ const QUEUES: [(&str, &str); 2] = [("events", topology::LEDGER_QUEUE), ("dead", 
 /// The time between two reads of the queues' depth; no longer than the usual time between scrapes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// The kinds of events of this release, and the label of all others.
-const KINDS: [&str; 6] = {
-    let [submitted, started, attempt_finished, worker_seen, action] = Event::KINDS;
-    [submitted, started, attempt_finished, worker_seen, action, "later"]
+const KINDS: [&str; 7] = {
+    let [submitted, started, attempt_finished, worker_seen, action, session_progress] = Event::KINDS;
+    [submitted, started, attempt_finished, worker_seen, action, session_progress, "later"]
 };
 const TABLES: [&str; 7] = ["jobs", "attempts", "workers", "devices", "device_samples", "actions", "later_events"];
 const DISPOSITIONS: [&str; 4] = ["retry", "schema", "bad_data", "defect"];
@@ -187,8 +187,9 @@ impl Metrics {
                 }
                 Event::WorkerSeen(event) => (3, event.at_ms),
                 Event::Action(event) => (4, event.at_ms),
+                Event::SessionProgress(event) => (5, event.at_ms),
                 // This release can't read the time of such an event.
-                Event::Later(_) => (5, i64::MIN),
+                Event::Later(_) => (6, i64::MIN),
             };
             self.events.get_or_create(&KindLabels { kind: KINDS[kind] }).inc();
             self.newest_ms.fetch_max(at_ms.min(now_ms()), Ordering::Relaxed);
@@ -273,6 +274,7 @@ mod tests {
             pools: Vec::new(),
             devices: Vec::new(),
             jobs_running: 0,
+            sessions: None,
             leaving: false,
         })
     }

@@ -53,7 +53,7 @@ impl Origin<'_> {
             Event::Action(action) => self.check_action(action),
             // The recorder stores only its kind and its text.
             Event::Later(_) => Ok(()),
-            Event::Started(_) | Event::AttemptFinished(_) | Event::WorkerSeen(_) => {
+            Event::Started(_) | Event::AttemptFinished(_) | Event::WorkerSeen(_) | Event::SessionProgress(_) => {
                 Err(format!("user {} reported an event that only workers may report", self.user()))
             }
         }
@@ -124,6 +124,7 @@ mod tests {
             pools: Vec::new(),
             devices: Vec::new(),
             jobs_running: 0,
+            sessions: None,
             leaving: false,
         })
     }

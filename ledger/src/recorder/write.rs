@@ -3,6 +3,8 @@
 //! Every statement is an upsert that gives the same rows when it runs again. So duplicate events, and commits with an unknown outcome, are
 //! harmless.
 
+use std::collections::HashMap;
+
 use chrono::NaiveDate;
 use sqlx::PgConnection;
 
@@ -20,6 +22,7 @@ mod outputs;
 mod rollups;
 pub(super) mod runs;
 mod samples;
+mod sessions;
 mod workers;
 
 /// Writes one batch. Jobs are written before attempts, which record whether their job's outcome is theirs; workers are written before
@@ -48,7 +51,7 @@ impl Transaction for RecordChanges<'_> {
             let changes = own.as_ref().unwrap_or(changes);
             let (attempts, other_runs) = runs::split(&changes.attempts, &jobs, &keys, connection).await?;
             let jobs::Written { outcomes, described } = jobs;
-            let ended = attempts::write(&attempts, &keys, &outcomes, connection).await?;
+            let written = attempts::write(&attempts, &keys, &outcomes, connection).await?;
             let context = |outcomes, label_keys| rollups::Context {
                 outcomes,
                 described: &described,
@@ -56,17 +59,17 @@ impl Transaction for RecordChanges<'_> {
                 today: self.today,
             };
             if let Some(label_keys) = self.counted_by {
-                rollups::write(&ended, context(&outcomes, label_keys), connection).await?;
+                rollups::write(&written, context(&outcomes, label_keys), connection).await?;
             }
             outputs::write(&attempts, &keys, &outcomes, connection).await?;
             inputs::write(&changes.jobs, &outcomes, connection).await?;
             if !other_runs.is_empty() {
                 let runs::Written { attempts, outcomes, first_outcomes } =
                     runs::write(other_runs, &keys, connection).await?;
-                let ended: Vec<_> =
-                    attempts.iter().filter_map(|(key, change)| Some((*key, change.end.as_ref()?))).collect();
+                let ends = attempts.iter().filter_map(|(key, change)| Some((*key, change.end.as_ref()?))).collect();
+                let written = attempts::Written { ends, counted_us: HashMap::new(), reports: Vec::new() };
                 if let Some(label_keys) = self.counted_by {
-                    rollups::write(&ended, context(&first_outcomes, label_keys), connection).await?;
+                    rollups::write(&written, context(&first_outcomes, label_keys), connection).await?;
                 }
                 outputs::write(&attempts, &keys, &outcomes, connection).await?;
             }

@@ -102,6 +102,23 @@ impl Sum {
 }
 
 impl Ended {
+    /// Returns the use of a device by a session, which has no other measures.
+    pub(crate) fn session(device_us: i64) -> Self {
+        Self {
+            part: Part::Session,
+            state: AttemptState::Running,
+            verdict: None,
+            queue_us: 0,
+            compile_us: 0,
+            copy_us: 0,
+            kernel_us: 0,
+            total_us: device_us,
+            charged_us: device_us,
+            input_bytes: 0,
+            output_bytes: 0,
+        }
+    }
+
     /// Returns whether counting it would add nothing, as for a session that never used its device. It then needs no row.
     pub(crate) fn counts_nothing(&self) -> bool {
         self.part == Part::Session && self.total_us == 0 && self.charged_us == 0

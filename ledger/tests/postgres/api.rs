@@ -117,6 +117,9 @@ async fn the_fleet_is_served_as_the_queries_answer() {
         served.get(&format!("/v1/statistics/series?since={old}")).await.json(),
         serde_json::to_value(&series).unwrap()
     );
+    let neighbours = served.get(&format!("/v1/jobs/{}/neighbours", ids[1])).await.json();
+    let neighbours = neighbours["neighbours"].as_array().unwrap().iter().map(|job| &job["job_id"]);
+    assert!(neighbours.eq([11, 21, 31, 41, 51].map(|index: usize| json!(ids[index])).iter()), "they run in its pool");
     let workers = ledger.workers(&WorkerFilter::default()).await.unwrap();
     let pools = Pool::all(&workers, &ledger.statistics(&filter(Some("pool"))).await.unwrap());
     assert_eq!(served.get(&format!("/v1/pools?since={old}")).await.json(), json!({ "pools": pools }));

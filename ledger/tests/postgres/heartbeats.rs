@@ -53,8 +53,12 @@ async fn a_worker_has_the_state_of_its_latest_heartbeat() {
     assert_eq!(worker.first_seen_at, histories::time(AT + 1000));
     assert_eq!(worker.last_seen_at, histories::time(AT + 3000));
     assert_eq!(worker.devices.len(), 2);
+    let sessions = worker.sessions.as_ref().expect("this heartbeat names sessions");
+    assert_eq!((sessions.hosts.as_slice(), sessions.ports), (["gpu\u{fffd}-3".to_owned()].as_slice(), [9480, 9499]));
+    assert_eq!((worker.sessions_max("default"), worker.sessions_max("NULL")), (4, 0));
     record(&mut store, &[heartbeat(1, 4, false)], &[]).await;
     let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
+    assert_eq!(worker.sessions, None, "its pools take none any more");
     assert!(!worker.has_left, "it came back");
     assert_eq!(worker.devices.len(), 1, "its latest heartbeat lists one device");
 }
@@ -92,6 +96,7 @@ async fn a_device_has_the_state_of_its_latest_heartbeat() {
     assert_eq!((sick.out_of_service.as_deref(), sick.jobs_running), (Some("fell off\u{fffd} its bus"), Some(1)));
     assert_eq!((sick.utilization_percent, sick.utilization_by.as_deref()), (Some(41), Some("worker")));
     assert_eq!((sick.memory_used_bytes, sick.pools[0].memory_bytes), (Some(1 << 30), 1 << 20));
+    assert_eq!(sick.pools[0].sessions.map(|sessions| (sessions.open, sessions.memory_bytes)), Some((1, 1 << 18)));
     assert_eq!((sick.temperature_celsius, sick.power_milliwatts), (None, Some(350_500)));
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, DeviceSeen, Event, Failure, FailureCode, JobId, JobInfo, JobState, PoolName,
-    PoolUse, PrintfOutput, RanOn, Started, Submitted, Timings, UtilizationBy, Verdict, WorkerName, WorkerSeen,
+    AttemptFinished, AttemptState, DeviceSeen, DeviceSessions, Event, Failure, FailureCode, JobId, JobInfo, JobState,
+    PoolName, PoolSessions, PoolUse, PrintfOutput, RanOn, SessionsSeen, Started, Submitted, Timings, UtilizationBy,
+    Verdict, WorkerName, WorkerSeen,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use uuid::Uuid;
@@ -229,6 +230,7 @@ pub fn heartbeat(number: u32, at: i64, leaving: bool) -> Event {
             memory_bytes: 1 << 20,
             weight: Some(3),
             guaranteed_bytes: Some(1 << 19),
+            sessions: Some(DeviceSessions { open: index, memory_bytes: 1 << 18, ..DeviceSessions::default() }),
         }],
         memory_used_bytes: Some(1 << 30),
         utilization_percent: Some(41),
@@ -245,8 +247,15 @@ pub fn heartbeat(number: u32, at: i64, leaving: bool) -> Event {
         pools: vec![PoolName::default(), "NULL".parse().unwrap()],
         devices: (0..=u32::try_from(at).unwrap() % 2).map(device).collect(),
         jobs_running: 2,
+        // Only odd heartbeats have some, so that the latest one shows.
+        sessions: (at % 2 == 1).then(|| sessions_seen(at)),
         leaving,
     })
+}
+
+pub fn sessions_seen(at: i64) -> SessionsSeen {
+    let pools = vec![PoolSessions { pool: PoolName::default(), open_max: 4 }];
+    SessionsSeen { hosts: vec![format!("gpu\0-{at}")], ports: [9480, 9499], pools }
 }
 
 pub fn worker(number: u32) -> WorkerName {
@@ -288,7 +297,7 @@ pub fn expected(events: &[Event]) -> BTreeMap<Uuid, Expected> {
                 event.started_ms.into_iter().for_each(|at_ms| job.start(at_ms));
                 job.end(event);
             }
-            Event::WorkerSeen(_) | Event::Action(_) | Event::Later(_) => {}
+            Event::WorkerSeen(_) | Event::Action(_) | Event::SessionProgress(_) | Event::Later(_) => {}
         }
     }
     for job in jobs.values_mut() {

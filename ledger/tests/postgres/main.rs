@@ -24,6 +24,8 @@ mod migrating;
 #[cfg(test)]
 mod months;
 #[cfg(test)]
+mod neighbours;
+#[cfg(test)]
 mod owners;
 #[cfg(test)]
 mod planned_statistics;

@@ -391,7 +391,7 @@ fn device_of(event: &mut Event, name: &str, emulated: bool) {
                 (device.name, device.emulated) = (name.to_owned(), emulated);
             }
         }
-        Event::Submitted(_) | Event::Action(_) | Event::Later(_) => {}
+        Event::Submitted(_) | Event::Action(_) | Event::SessionProgress(_) | Event::Later(_) => {}
     }
 }
 

@@ -7,11 +7,11 @@ use gpufleet_ledger::{
     recorder::{Recorder, Store},
 };
 use gpufleet_schema::{
-    Action, ActionId, Event, JobId,
+    Action, ActionId, AttemptState, Event, JobId, JobInfo, SessionProgress, SessionUse, Started,
     encoding::decode_events,
     topology::{DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE},
 };
-use gpufleet_transport::{BrokerUrl, Consumer, Delivery, Incoming};
+use gpufleet_transport::{BrokerUrl, Consumer, Delivery, EventSink, Incoming};
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -74,6 +74,29 @@ async fn an_action_that_a_client_reports_is_recorded() {
     let recorded = ledger.actions(50, None).await.unwrap();
     let [row] = recorded.actions.as_slice() else { panic!("{recorded:?}") };
     assert_eq!((row.action_id, row.who.as_str(), row.reported_by.as_ref()), (action_id, "anna", Some(&user)));
+}
+
+#[tokio::test]
+async fn what_an_open_session_has_done_is_recorded_from_a_message_of_its_own() {
+    let ground = Ground::fresh().await;
+    let job = JobInfo { program: "session".to_owned(), ..JobInfo::new(JobId::new(), "python train.py") };
+    let at_ms = chrono::Utc::now().timestamp_millis();
+    let started =
+        Started { job: job.clone(), attempt: 1, worker: "worker-1".parse().unwrap(), device: 0, ran_on: None, at_ms };
+    let used = SessionUse { calls: 7, ..SessionUse::default() };
+    let progress = SessionProgress { started, sequence: 1, at_ms, charged_us: 5, session: used.clone() };
+    let events = EventSink::of_worker(ground.broker.clone());
+    let together = vec![succeeded(JobId::new()), Event::SessionProgress(Box::new(progress)), succeeded(JobId::new())];
+    events.send_confirmed(together).await.unwrap();
+    // A recorder of an earlier release dead-letters the one message and records the other.
+    assert_eq!(ground.waiting_messages().await, 2);
+    let _recorder = ground.record().await;
+    ground.poll_recorded(2).await;
+    let ledger = ground.ledger().await;
+    poll("the session is recorded", async || ledger.job(job.job_id).await.unwrap().is_some()).await;
+    let detail = ledger.job(job.job_id).await.unwrap().unwrap();
+    let attempt = &detail.attempts[0];
+    assert_eq!((&attempt.state, &attempt.session), (&AttemptState::Running, &Some(used)));
 }
 
 #[tokio::test]

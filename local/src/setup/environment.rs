@@ -30,7 +30,7 @@ const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
 pub(super) const TOOLS: Environment = Environment {
     folder: "python-environment",
-    title: "maturin, pytest, mypy, pyright, ruff, Jupyter, NumPy, pandas, Arrow and Numba with pip (460 MB)",
+    title: "maturin, pytest, mypy, pyright, ruff, Jupyter, NumPy, pandas, Arrow, Numba and tinygrad with pip (500 MB)",
     requirements: include_str!("../../../python/requirements.txt"),
     base: Base::Python,
 };
@@ -74,13 +74,6 @@ pub(super) const NUMBA_CUDA: Environment = Environment {
     folder: "python-numba-cuda",
     title: "numba-cuda, NVRTC and NVVM with pip (480 MB)",
     requirements: include_str!("../../../python/requirements-numba.txt"),
-    base: Base::Python,
-};
-
-pub(super) const TINYGRAD: Environment = Environment {
-    folder: "python-tinygrad",
-    title: "tinygrad and NumPy with pip (60 MB)",
-    requirements: include_str!("../../../python/requirements-tinygrad.txt"),
     base: Base::Python,
 };
 

@@ -5,7 +5,7 @@ use std::{sync::mpsc::Sender, time::Duration};
 use gpufleet::{
     JobError,
     schema::{SessionOffer, SessionUse},
-    session::{Lease, LeaseEnd, LeaseEvent, Rejected, Relay, SessionHandle, report_lost},
+    session::{Lease, LeaseEnd, LeaseEvent, Rejected, Relay, SessionHandle, Standing},
 };
 use tokio::{
     sync::{mpsc::UnboundedReceiver, oneshot},
@@ -56,8 +56,11 @@ pub async fn attend(mut session: Open, mut code: oneshot::Receiver<i32>, news: S
         tokio::select! {
             event = session.lease.next(), if early.is_none() => early = told(event, &news),
             offer = session.handle.next_offer(), if !has_outcome => match offer {
-                // The job is in its next attempt, because the worker of this one has died.
-                Some(offer) => _ = report_lost(&offer).await,
+                // The broker has lost the worker of this attempt. Meanwhile events of the session go on.
+                Some(offer) => {
+                    let standing = Standing::of(early.as_ref(), None, None);
+                    tokio::spawn(async move { standing.report(&offer).await });
+                }
                 None => has_outcome = true,
             },
             Some(rejected) = session.rejections.recv() => tell(&news, News::Line(rejected_line(&rejected))),
@@ -70,11 +73,12 @@ pub async fn attend(mut session: Open, mut code: oneshot::Receiver<i32>, news: S
         None => session.lease.finish(Some(code), None).await.unwrap_or_else(unexplained),
     };
     drop(session.relay);
+    let standing = Standing::of(Some(&end), Some(code), None);
     let (reason, used) = match end {
         LeaseEnd::Closed { reason, used } => (reason, used),
         LeaseEnd::Lost { reason } => (Some(reason), SessionUse::default()),
     };
-    SessionEnd { is_early, reason, used, failed: failed(&mut session.handle).await }
+    SessionEnd { is_early, reason, used, failed: failed(&mut session.handle, standing).await }
 }
 
 /// Tells an event. Returns the end of the session, if that is the event.
@@ -120,10 +124,10 @@ fn unexplained() -> LeaseEnd {
 }
 
 /// Waits for the job's reply. Returns how the job failed.
-async fn failed(handle: &mut SessionHandle) -> Option<Ended> {
+async fn failed(handle: &mut SessionHandle, standing: Standing) -> Option<Ended> {
     let replied = async {
         while let Some(offer) = handle.next_offer().await {
-            _ = report_lost(&offer).await;
+            _ = standing.report(&offer).await;
         }
         handle.wait(REPLY_WITHIN).await
     };

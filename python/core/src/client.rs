@@ -27,6 +27,7 @@ use crate::{
     ended::Ended,
     errors::{chain, raise, value},
     job::Job,
+    progress,
     sending::{Request, Requests, Sending, read_outputs},
     session::{self, Session},
     waiting::{wait, wait_unless},
@@ -223,15 +224,41 @@ impl Client {
         Ok(self.inner()?.fleet.unread().iter().map(ToString::to_string).collect())
     }
 
-    /// Waits until something has happened to jobs, and returns it: the confirmed jobs, the jobs that have ended, and the end of each of
-    /// these. `None` once the connection is closed.
-    #[expect(clippy::type_complexity, reason = "a tuple for Python")]
-    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(Vec<Token>, Vec<Token>, Vec<Bound<'py, PyTuple>>)>> {
+    /// Waits until something has happened to jobs, and returns it: the confirmed jobs, the jobs that have ended, the end of each of these,
+    /// the progress of running jobs, and why progress is not received. `None` once the connection is closed.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let completions = self.inner()?.completions.clone();
-        let Some(News { confirmed, ended, .. }) = py.detach(|| completions.take()) else { return Ok(None) };
+        let Some(news) = py.detach(|| completions.take()) else { return Ok(None) };
+        let News { confirmed, ended, progress, not_followed, .. } = news;
         let (tokens, ends): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
-        let ends = ends.into_iter().map(|end| end.into_python(py)).collect::<PyResult<_>>()?;
-        Ok(Some((confirmed, tokens, ends)))
+        let ends = ends.into_iter().map(|end| end.into_python(py)).collect::<PyResult<Vec<_>>>()?;
+        let progress = progress.iter().map(|each| progress::into_python(py, each)).collect::<PyResult<Vec<_>>>()?;
+        let not_followed = not_followed.map(|error| chain(&error));
+        (confirmed, tokens, ends, progress, not_followed).into_pyobject(py).map(Some)
+    }
+
+    /// Receives the progress of this client's jobs in a pool from now on. Does not wait for the broker; `next` returns what comes.
+    fn follow(&self, pool: &str) -> PyResult<()> {
+        let inner = self.inner()?;
+        let pool: PoolName = pool.parse().map_err(value)?;
+        inner.runtime.spawn(progress::follow(inner.fleet.clone(), pool, inner.completions.clone()));
+        Ok(())
+    }
+
+    /// Waits for the next progress of a job that any client may have submitted. `None` if there is none within this time.
+    fn next_progress<'py>(
+        &self,
+        py: Python<'py>,
+        pool: &str,
+        job_id: &str,
+        seconds: f64,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let inner = self.inner()?;
+        let (pool, job_id): (PoolName, _) = (pool.parse().map_err(value)?, self::job_id(job_id)?);
+        let within = Duration::try_from_secs_f64(seconds).map_err(value)?;
+        let next = wait(py, &inner.runtime, progress::next_of(&inner.fleet, &pool, job_id, within))?;
+        let next = next.map_err(|error| raise(py, "GpufleetError", &chain(&error)))?;
+        next.map(|progress| progress::into_python(py, &progress)).transpose()
     }
 
     /// Orders the workers to cancel jobs, by id and by labels. If `wait` is true, returns when the broker has confirmed the order.

@@ -1,14 +1,20 @@
 //! The news of jobs since Python last asked. One Python thread takes all of it at once.
 
-use std::sync::{
-    Arc, Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use gpufleet::{Follower, JobError, JobResult, SubmitError, UnreadOutput};
+use gpufleet::{Follower, JobError, JobResult, ProgressError, SubmitError, UnreadOutput, schema::Progress};
 use tokio::sync::watch;
 
 use crate::{ended::Ended, sending::Reading};
+
+/// Maximum number of messages of progress that wait for Python. If its callbacks are slow, the oldest are dropped.
+const PROGRESS_MAX: usize = 1024;
 
 /// The number by which Python knows a job.
 pub type Token = u64;
@@ -22,6 +28,8 @@ pub struct Completions {
     /// The number of jobs that the broker has neither confirmed nor refused.
     unsettled: watch::Sender<usize>,
     is_closing: AtomicBool,
+    /// Whether a task reads the progress of jobs.
+    reads_progress: AtomicBool,
 }
 
 /// A job whose submission has begun and that the broker has neither confirmed nor refused.
@@ -34,7 +42,17 @@ pub struct News {
     /// Jobs that the broker has on disk.
     pub confirmed: Vec<Token>,
     pub ended: Vec<(Token, Ended)>,
+    pub progress: VecDeque<Arc<Progress>>,
+    /// Why the progress of a pool is not received.
+    pub not_followed: Option<ProgressError>,
     is_closed: bool,
+}
+
+impl News {
+    fn is_empty(&self) -> bool {
+        let Self { confirmed, ended, progress, not_followed, is_closed: _ } = self;
+        confirmed.is_empty() && ended.is_empty() && progress.is_empty() && not_followed.is_none()
+    }
 }
 
 impl Completions {
@@ -45,6 +63,7 @@ impl Completions {
             reading,
             unsettled: watch::Sender::new(0),
             is_closing: AtomicBool::new(false),
+            reads_progress: AtomicBool::new(false),
         }
     }
 
@@ -81,6 +100,25 @@ impl Completions {
         self.add([(job, ended)]);
     }
 
+    pub fn progressed(&self, progress: Arc<Progress>) {
+        let mut news = self.locked();
+        if news.progress.len() == PROGRESS_MAX {
+            news.progress.pop_front();
+        }
+        news.progress.push_back(progress);
+        self.arrived.notify_one();
+    }
+
+    pub fn not_followed(&self, why: ProgressError) {
+        self.locked().not_followed = Some(why);
+        self.arrived.notify_one();
+    }
+
+    /// Returns true once, to the task that is to read the progress.
+    pub fn is_first_to_follow(&self) -> bool {
+        !self.reads_progress.swap(true, Ordering::Relaxed)
+    }
+
     /// Ends the news: nothing more will be added.
     pub fn close(&self) {
         self.locked().is_closed = true;
@@ -89,10 +127,9 @@ impl Completions {
 
     /// Waits for news and takes all of it. `None` once everything was taken and nothing more will be added.
     pub fn take(&self) -> Option<News> {
-        let nothing = |news: &mut News| news.confirmed.is_empty() && news.ended.is_empty();
-        let waited = self.arrived.wait_while(self.locked(), |news| nothing(news) && !news.is_closed);
+        let waited = self.arrived.wait_while(self.locked(), |news| news.is_empty() && !news.is_closed);
         let mut news = waited.expect("nothing panics while it holds this lock");
-        if nothing(&mut news) {
+        if news.is_empty() {
             return None;
         }
         let is_closed = news.is_closed;

@@ -21,6 +21,7 @@ mod declaration;
 mod ended;
 mod errors;
 mod job;
+mod progress;
 mod sending;
 mod session;
 mod task;

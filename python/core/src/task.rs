@@ -27,6 +27,7 @@ struct Classes {
     zeros: Py<PyType>,
     stored: Py<PyType>,
     pointer: Py<PyType>,
+    progress_counter: Py<PyType>,
     catalog: Py<PyType>,
     source: Py<PyType>,
     session: Py<PyType>,
@@ -43,6 +44,7 @@ impl Classes {
                 zeros: class("Zeros")?,
                 stored: class("Stored")?,
                 pointer: class("Pointer")?,
+                progress_counter: class("ProgressCounter")?,
                 catalog: class("Catalog")?,
                 source: class("Source")?,
                 session: class("SessionProgram")?,
@@ -146,9 +148,12 @@ fn launch(job: Job, launch: &Bound<'_, PyAny>, classes: &Classes) -> PyResult<Jo
         .shared_bytes(launch.getattr(intern!(py, "shared_bytes"))?.extract()?);
     for arg in launch.getattr(intern!(py, "args"))?.try_iter()? {
         let arg = arg?;
-        job = if arg.get_type().is(&classes.pointer) {
+        let class = arg.get_type();
+        job = if class.is(&classes.pointer) {
             let buffer = arg.getattr(intern!(py, "buffer"))?;
             job.arg_buffer_at(text(&buffer)?, arg.getattr(intern!(py, "element"))?.extract()?)
+        } else if class.is(&classes.progress_counter) {
+            job.arg_progress(arg.getattr(intern!(py, "total"))?.extract()?)
         } else {
             let data = arg.getattr(intern!(py, "data"))?;
             job.arg_bytes(data.cast::<PyBytes>()?.as_bytes(), arg.getattr(intern!(py, "align"))?.extract()?)

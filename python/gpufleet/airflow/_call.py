@@ -12,7 +12,7 @@ import numpy as np
 from gpufleet._element import Element
 from gpufleet._remote import RemoteArray
 from gpufleet._signature import signature
-from gpufleet._task import Zeros
+from gpufleet._task import ProgressCounter, Zeros
 from gpufleet._wire import DTYPES
 
 if TYPE_CHECKING:
@@ -36,6 +36,12 @@ class KernelCall:
     options: Mapping[str, Any] = field(default_factory=dict)
     pool: str | None = None
     """The pool if the options name none."""
+
+    @property
+    def job_pool(self) -> str | None:
+        """The pool of the job. None if it is the default one."""
+        pool: str | None = _read(self.options).get("pool") or self.pool
+        return pool
 
     def detach(self, fleet: Fleet, job_id: str) -> str:
         """Submits the job under an id, and leaves its result to a later program.
@@ -83,13 +89,15 @@ def _argument(name: str, value: Any, element: Element | None = None) -> Any:
             return RemoteArray.from_dict(value)
         case {"zeros": shape, "dtype": dtype, **rest} if not rest and dtype in DTYPES:
             return Zeros(tuple(map(int, shape if _is_list(shape) else (shape,))), dtype)
+        case {"progress": int() as total, **rest} if not rest:
+            return ProgressCounter(total)
         case [*_] if element is not None:
             return np.asarray(value, DTYPES[element.wire])
         case [*_]:
             return value
     raise TypeError(
         f"{name} is a {type(value).__name__}; pass a number, a short list of numbers, a RemoteArray or its JSON, such"
-        ' as an output of another task, or {"zeros": [1024], "dtype": "f32"}'
+        ' as an output of another task, {"zeros": [1024], "dtype": "f32"} or {"progress": 20000}'
     )
 
 

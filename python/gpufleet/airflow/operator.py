@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 
 from gpufleet._errors import GpufleetError
 from gpufleet._fleet import Fleet
+from gpufleet._logged import logged_result
 from gpufleet.airflow._call import KernelCall
 from gpufleet.airflow._identity import Identity
 from gpufleet.airflow._report import is_final, references, report
@@ -85,7 +86,12 @@ class GpufleetKernelOperator(BaseOperator):  # type: ignore[misc]
         self._submit(job)
         self.defer(
             trigger=GpufleetTrigger(
-                job.job_id, job.client, self.gpufleet_conn_id, self.poll_interval, time.time() + DEFERRED_SECONDS_MIN
+                job.job_id,
+                job.client,
+                self.gpufleet_conn_id,
+                self.poll_interval,
+                time.time() + DEFERRED_SECONDS_MIN,
+                self._call().job_pool,
             ),
             method_name="execute_complete",
             timeout=self.execution_timeout,
@@ -148,9 +154,10 @@ class GpufleetKernelOperator(BaseOperator):  # type: ignore[misc]
         return KernelCall(self.kernel, self.arguments, self.source, self.grid, self.block, self.options, self.hook.pool)
 
     def _take(self, context: Any, fleet: Fleet, job: Identity, timeout: float | None) -> dict[str, Any]:
-        future = fleet.attach(job.job_id, read=False)
+        future = fleet.attach(job.job_id, read=False, pool=self._call().job_pool)
         try:
-            outputs = references(future.result(timeout), fleet)
+            result = logged_result(future, self.log.info, timeout)
+            outputs = references(result, fleet)
         finally:
             if future.done():
                 fleet.delete_replies(job.client)

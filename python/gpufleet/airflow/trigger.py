@@ -14,24 +14,41 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from gpufleet._errors import GpufleetError
+from gpufleet._logged import LOG_SECONDS
+from gpufleet._progress import Course
 from gpufleet.airflow._identity import Identity
 from gpufleet.airflow._report import event
 from gpufleet.airflow.hook import GpufleetHook, shared_fleet
 
 __all__ = ["GpufleetTrigger"]
 
+PROGRESS_SECONDS = 1.5
+"""The time to wait for the progress of a job. Workers send it every second while a job runs."""
+
 
 class GpufleetTrigger(BaseTrigger):  # type: ignore[misc]
-    """Fires once the reply to a job has arrived, but not before the time `earliest`, in seconds since 1970."""
+    """Fires once the reply to a job has arrived, but not before the time `earliest`, in seconds since 1970.
+
+    Every 30 seconds it logs how far the job is.
+    """
 
     def __init__(
-        self, job_id: str, client: str, gpufleet_conn_id: str, poll_interval: float = 1.0, earliest: float = 0.0
+        self,
+        job_id: str,
+        client: str,
+        gpufleet_conn_id: str,
+        poll_interval: float = 1.0,
+        earliest: float = 0.0,
+        pool: str | None = None,
     ) -> None:
         super().__init__()
         self.job: Identity = Identity(job_id, client)
         self.gpufleet_conn_id = gpufleet_conn_id
         self.poll_interval = poll_interval
         self.earliest = earliest
+        self.pool = pool
+        self._course = Course()
+        self._may_follow = True
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class and its arguments, for another process."""
@@ -40,6 +57,7 @@ class GpufleetTrigger(BaseTrigger):  # type: ignore[misc]
             "gpufleet_conn_id": self.gpufleet_conn_id,
             "poll_interval": self.poll_interval,
             "earliest": self.earliest,
+            "pool": self.pool,
         }
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
@@ -49,9 +67,13 @@ class GpufleetTrigger(BaseTrigger):  # type: ignore[misc]
         waiting = await self._waiting(hook)
         if waiting == 0:
             self.log.info("job %s has no reply yet", self.job.job_id)
+        logged = time.monotonic()
         while waiting == 0:
             await asyncio.sleep(self.poll_interval)
             waiting = await self._waiting(hook)
+            if waiting == 0 and time.monotonic() - logged >= LOG_SECONDS:
+                logged = time.monotonic()
+                await self._log_progress(hook)
         await asyncio.sleep(max(0.0, self.earliest - time.time()))
         yield TriggerEvent(event(self.job, waiting))
 
@@ -67,6 +89,21 @@ class GpufleetTrigger(BaseTrigger):  # type: ignore[misc]
         except GpufleetError as error:
             self.log.warning("could not look for the reply to job %s; trying again: %s", self.job.job_id, error)
             return 0
+
+    async def _log_progress(self, hook: GpufleetHook) -> None:
+        """Logs how far the job is. A job that does not run yet has no progress."""
+        if not self._may_follow:
+            return
+        try:
+            update = await asyncio.to_thread(
+                lambda: shared_fleet(hook)._connected().next_progress(self.job.job_id, self.pool, PROGRESS_SECONDS)
+            )
+        except GpufleetError as error:
+            self._may_follow = False
+            self.log.warning("the progress of job %s is not logged: %s", self.job.job_id, error)
+            return
+        if update is not None and (progress := self._course.take(update)) is not None:
+            self.log.info("job %s: %s", self.job.job_id, progress)
 
     def _cancel(self, hook: GpufleetHook) -> None:
         fleet = shared_fleet(hook)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpufleet._task import ProgressCounter
 from gpufleet.notebook._options import CellError, CellOptions, Output, extents
 
 __all__ = ["CellParameter", "arguments", "results"]
@@ -55,6 +56,8 @@ def _argument(kernel: str, parameter: CellParameter, options: CellOptions, names
         raise CellError(f"parameter {parameter.name!r} of kernel {kernel!r} is not given; add {how}")
     if variable not in names:
         raise CellError(f"parameter {parameter.name!r} of kernel {kernel!r}: there is no variable {variable!r}")
+    if output is not None and isinstance(names[variable], ProgressCounter):
+        raise CellError(f"a progress counter does not come back; pass it with -i {parameter.name}={variable}")
     return names[variable]
 
 

@@ -12,8 +12,9 @@ from html import escape
 from gpufleet._report import RanOn, Timings
 from gpufleet.notebook._many import STATES, ManyView
 from gpufleet.notebook._view import View, duration, steps
+from gpufleet.notebook._waiting import Waiting
 
-__all__ = ["card", "many", "table"]
+__all__ = ["card", "many", "table", "waiting"]
 
 _COLOURS = {"queue": "#9aa5b1", "fetch": "#56b4e9", "compile": "#e69f00", "copy": "#cc79a7", "kernel": "#009e73"}
 _STATES = {"open": "#56b4e9", "succeeded": "#009e73", "failed": "#d55e00", "cancelled": "#9aa5b1"}
@@ -45,6 +46,24 @@ def table(views: Iterable[View]) -> str:
 def many(view: ManyView) -> str:
     """Many jobs: the number in each state, and a table of some."""
     return "\n".join(_many(view))
+
+
+def waiting(view: Waiting) -> str:
+    """The jobs of a cell that waits: how many are done, and a bar for one of them."""
+    return "\n".join(_waiting(view))
+
+
+def _waiting(view: Waiting) -> Iterator[str]:
+    yield f'<div style="{_FRAME.format(colour=_STATES[view.worst])}">'
+    if view.summary:
+        yield f"<div>{escape(view.summary)}</div>"
+    if view.fraction is not None:
+        done = f"{view.fraction:.1%}"
+        yield '<div style="background:#9aa5b155;height:8px;margin:3px 0">'
+        yield f'<div title="{done}" style="width:{done};height:8px;background:{_STATES["open"]}"></div></div>'
+    if job := view.job():
+        yield f"<div>{_lines(job)}</div>"
+    yield "</div>"
 
 
 def _many(view: ManyView) -> Iterator[str]:

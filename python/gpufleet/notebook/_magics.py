@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-import uuid
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
 from gpufleet._diagnostics import Origin
 from gpufleet._launching import LaunchedKernel
+from gpufleet._printed import print_rest
+from gpufleet._task import ProgressCounter
 from gpufleet.notebook import _cuda, _jit
 from gpufleet.notebook._arguments import CellParameter, results
 from gpufleet.notebook._cancel import cancel_jobs, cancel_labelled, open_jobs
@@ -18,7 +19,7 @@ from gpufleet.notebook._device import open_session
 from gpufleet.notebook._gpu import gpu
 from gpufleet.notebook._html import table
 from gpufleet.notebook._interrupt import Interrupts
-from gpufleet.notebook._live import Live, follow
+from gpufleet.notebook._live import Cells
 from gpufleet.notebook._options import CellError, CellOptions, parse
 from gpufleet.notebook._session import current_fleet
 from gpufleet.notebook._timeit import RUNS, Measured, measure
@@ -38,6 +39,7 @@ def load(shell: Any) -> None:
     shell.register_magic_function(magics.timeit, "line", "gpu_timeit")
     shell.register_magic_function(magics.session, "line", "gpu_session")
     Interrupts(shell)
+    magics.follow_cells()
     if shell.user_ns.setdefault("gpu", gpu) is not gpu:
         print("The notebook has a variable `gpu`. For the scope: from gpufleet.notebook import gpu as gpu_scope")
 
@@ -73,6 +75,14 @@ def _usage(magic: Callable[..., Any]) -> Callable[..., Any]:
 class _Magics:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
+        self._cells: Cells | None = None
+
+    def follow_cells(self) -> None:
+        """Shows the progress of each cell's jobs, except in a terminal, which can't replace what it has shown."""
+        if hasattr(self._shell, "kernel"):
+            from IPython.display import display  # noqa: PLC0415
+
+            self._cells = Cells(self._shell, display)
 
     @property
     def _names(self) -> dict[str, Any]:
@@ -179,12 +189,20 @@ class _Magics:
     ) -> None:
         grid, block = options.grid(self._names)
         future = kernel.submit(grid, block, tuple(args))
-        try:
-            result = follow(future, self._live())
-        finally:
-            if future.printed:
-                print(future.printed, end="")
-        self._names.update(results(parameters, options, result))
+        future._wait()
+        self._show(view_of(future))
+        print_rest(future)
+        arrays = [each for each, arg in zip(parameters, args, strict=True) if not isinstance(arg, ProgressCounter)]
+        self._names.update(results(arrays, options, future.result()))
+
+    def _show(self, view: View) -> None:
+        """Shows a job of a cell that runs it, in place of its progress."""
+        if self._cells is not None:
+            self._cells.show(view)
+            return
+        from IPython.display import display  # noqa: PLC0415
+
+        display(view)
 
     def _cell_name(self) -> str:
         """The cell as tracebacks name it, such as `Cell In[3]`."""
@@ -192,16 +210,3 @@ class _Magics:
         while frame.f_back is not None and frame.f_globals is not self._shell.user_global_ns:
             frame = frame.f_back
         return " ".join(self._shell.compile.format_code_name(frame.f_code.co_filename) or ("cell",))
-
-    def _live(self) -> Live:
-        from IPython.display import display  # noqa: PLC0415
-
-        identity = uuid.uuid4().hex
-        # A terminal can't replace what it has shown.
-        replaces = hasattr(self._shell, "kernel")
-
-        def show(view: View, is_update: bool) -> None:
-            if replaces or view.state != "open":
-                display(view, display_id=identity, update=is_update and replaces)
-
-        return Live(show)

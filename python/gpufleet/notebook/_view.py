@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures._base import FINISHED
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,7 @@ class View:
     pool: str = "default"
     labels: Mapping[str, str] = field(default_factory=dict)
     note: str | None = None
-    """Why the job waits, or why it failed."""
+    """How far the job is, or why it failed."""
     timings: Timings | None = None
     ran_on: RanOn | None = None
 
@@ -46,12 +47,15 @@ class View:
         return card(self)
 
 
-def view_of(future: Future[Any], note: str | None = None) -> View:
-    """The view of a job. `note` says why an open one waits."""
+def view_of(future: Future[Any]) -> View:
+    """The view of a job."""
     options = future._options
     state = state_of(future)
+    note = None
     if state == "failed":
         note = str(future.exception())
+    elif state == "open" and future._course is not None and future._course.latest is not None:
+        note = str(future._course.latest)
     return View(
         job_id=_id_of(future),
         title=options.name or "job",
@@ -100,6 +104,7 @@ def state_of(future: Future[Any]) -> str:
     """open, succeeded, failed or cancelled."""
     if not future.done():
         return "open"
-    if future.cancelled():
+    # Without the future's condition, which would have to be made.
+    if future._state != FINISHED:
         return "cancelled"
-    return "succeeded" if future.exception() is None else "failed"
+    return "succeeded" if future._exception is None else "failed"

@@ -69,6 +69,29 @@ with DAG("late", schedule=None):
         retry_delay=timedelta(0),
     )
 
+PACED = '''
+extern "C" __global__ void paced(unsigned long long *progress, float *y, unsigned steps) {
+    for (unsigned step = 1; step <= steps; ++step) {
+        for (unsigned pause = 0; pause < 1000; ++pause) __nanosleep(1000000);
+        atomicAdd(progress, 1ull);
+    }
+    y[0] = steps;
+}
+'''
+
+with DAG("long", schedule=None):
+    for is_deferred in (False, True):
+        GpufleetKernelOperator(
+            task_id="deferred" if is_deferred else "blocking",
+            kernel="paced",
+            source=PACED,
+            grid=1,
+            block=1,
+            arguments=[{"progress": 40}, [0.0], 40],
+            options=LABELS,
+            deferrable=is_deferred,
+        )
+
 with DAG("mapped", schedule=None):
     GpufleetKernelOperator.partial(task_id="saxpy", kernel="saxpy", options=LABELS, deferrable=True).expand(
         arguments=[{"a": a, "x": [1.0], "y": [0.0]} for a in (1.0, 2.0, 3.0)]

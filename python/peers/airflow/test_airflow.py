@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -132,6 +133,15 @@ def test_a_task_waits_for_its_job_without_a_trigger(airflow: Airflow) -> None:
     run = airflow.trigger("blocking")
     airflow.until_state("blocking", run, "saxpy", "success")
     assert airflow.xcom("blocking", run, "saxpy")["outputs"]["y"]["shape"] == [3]
+
+
+def test_the_log_of_a_task_says_how_far_its_job_is(airflow: Airflow) -> None:
+    run = airflow.trigger("long")
+    for task in ("blocking", "deferred"):
+        airflow.until_state("long", run, task, "success")
+        job_id = airflow.xcom("long", run, task)["job_id"]
+        log = airflow.task_log("long", run, task)
+        assert re.search(rf"job {job_id}: kernels \d+/40 steps · \d+ s · about \d+ s left", log), log
 
 
 def test_a_wrong_kernel_fails_without_a_retry(airflow: Airflow) -> None:

@@ -17,9 +17,11 @@ from typing import Any
 
 import dagster as dg
 import numpy as np
+import paced
 import pytest
 
 import gpufleet as gf
+from gpufleet import _logged
 from gpufleet import dagster as gpufleet_dagster
 from gpufleet.dagster import BlobIOManager, GpufleetResource, job_metadata
 
@@ -132,6 +134,20 @@ def test_ops_pass_arrays_too() -> None:
         total(take(make()))
 
     assert summing.execute_in_process().output_for_node("total").tolist() == [6.0]
+
+
+def test_the_log_of_a_run_says_how_far_a_job_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_logged, "LOG_SECONDS", 1.5)
+
+    @dg.asset
+    def slow(gpufleet: GpufleetResource) -> dg.MaterializeResult:
+        with gpufleet.connect() as fleet:
+            return gpufleet.materialize(paced.submit(fleet))
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize([slow], resources=RESOURCES, instance=instance)
+        lines = [entry.user_message for entry in instance.all_logs(result.run_id)]
+    assert any(re.match(r"job \S+: kernels \d+/20 steps · \d s", line) for line in lines), lines
 
 
 def test_what_the_io_manager_can_not_keep_is_refused() -> None:

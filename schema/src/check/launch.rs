@@ -84,7 +84,7 @@ impl Arg {
     /// The size of the kernel's parameter in bytes.
     pub fn size(&self) -> u64 {
         match self {
-            Self::Buffer(_) | Self::BufferAt { .. } => 8,
+            Self::Buffer(_) | Self::BufferAt { .. } | Self::Progress(_) => 8,
             Self::Scalar(dtype, _) => dtype.size() as u64,
             Self::Bytes { bytes, .. } => bytes.len() as u64,
         }
@@ -107,6 +107,8 @@ impl Arg {
                     _ => Ok(()),
                 }
             }
+            Self::Progress(0) => invalid(field, "the total of a progress counter is at least 1"),
+            Self::Progress(_) => Ok(()),
             Self::Scalar(dtype, number) => match number.write(*dtype, &mut Vec::with_capacity(8)) {
                 Ok(()) => Ok(()),
                 Err(problem) => invalid(field, problem.to_string()),

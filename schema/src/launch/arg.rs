@@ -10,13 +10,14 @@ const BUFFER: &str = "buffer";
 const OFFSET: &str = "offset";
 const BYTES: &str = "bytes";
 const ALIGN: &str = "align";
+const PROGRESS: &str = "progress";
 
 impl Serialize for Arg {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entries = match self {
             Self::BufferAt { .. } => 2,
             Self::Bytes { align, .. } => 1 + usize::from(*align != 1),
-            Self::Buffer(_) | Self::Scalar(..) => 1,
+            Self::Buffer(_) | Self::Scalar(..) | Self::Progress(_) => 1,
         };
         let mut map = serializer.serialize_map(Some(entries))?;
         match self {
@@ -26,6 +27,7 @@ impl Serialize for Arg {
                 map.serialize_entry(OFFSET, offset)?;
             }
             Self::Scalar(dtype, number) => map.serialize_entry(dtype.name(), number)?,
+            Self::Progress(total) => map.serialize_entry(PROGRESS, total)?,
             Self::Bytes { bytes, align } => {
                 map.serialize_entry(BYTES, &Inline::from(bytes.as_slice()))?;
                 if *align != 1 {
@@ -50,7 +52,8 @@ impl<'de> de::Visitor<'de> for ArgVisitor {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "an argument: {\"buffer\": name}, {\"buffer\": name, \"offset\": element}, {dtype: number} or {\"bytes\": base64, \"align\": bytes}",
+            "an argument: {\"buffer\": name}, {\"buffer\": name, \"offset\": element}, {dtype: number}, \
+             {\"bytes\": base64, \"align\": bytes} or {\"progress\": total}",
         )
     }
 
@@ -68,7 +71,8 @@ impl<'de> de::Visitor<'de> for ArgVisitor {
         }
         match (main, offset, align) {
             (Some(Arg::Buffer(name)), Some(offset @ 1..), None) => Ok(Arg::BufferAt { name, offset }),
-            (Some(arg @ Arg::Buffer(_)), Some(0) | None, None) | (Some(arg @ Arg::Scalar(..)), None, None) => Ok(arg),
+            (Some(arg @ Arg::Buffer(_)), Some(0) | None, None)
+            | (Some(arg @ (Arg::Scalar(..) | Arg::Progress(_))), None, None) => Ok(arg),
             (Some(Arg::Bytes { bytes, .. }), None, align) => Ok(Arg::Bytes { bytes, align: align.unwrap_or(1) }),
             (None, ..) => Err(de::Error::invalid_length(0, &self)),
             (Some(_), ..) => Err(de::Error::custom(format_args!(
@@ -83,6 +87,7 @@ impl<'de> de::Visitor<'de> for ArgVisitor {
 fn read_main<'de, A: de::MapAccess<'de>>(key: &str, map: &mut A) -> Result<Arg, A::Error> {
     match key {
         BUFFER => Ok(Arg::Buffer(map.next_value()?)),
+        PROGRESS => Ok(Arg::Progress(map.next_value()?)),
         BYTES => {
             let inline: Inline<'_> = map.next_value()?;
             let bytes = inline.resolve(Dtype::U8).map_err(de::Error::custom)?;

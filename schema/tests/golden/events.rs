@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Action, AttemptFinished, AttemptState, DeviceSeen, Dtype, Event, Failure, FailureCode, JobInfo, KeptData,
-    KeptOutput, KeptOutputs, PoolUse, Priority, SessionUse, Started, Submitted, UtilizationBy, Verdict, WorkerSeen,
+    Action, AttemptFinished, AttemptState, DeviceSeen, DeviceSessions, Dtype, Event, Failure, FailureCode, JobInfo,
+    KeptData, KeptOutput, KeptOutputs, PoolSessions, PoolUse, Priority, SessionProgress, SessionUse, SessionsSeen,
+    Started, Submitted, UtilizationBy, Verdict, WorkerSeen,
 };
 
 use crate::{
@@ -26,6 +27,7 @@ pub(crate) fn job_info() -> JobInfo {
         program: "catalog".into(),
         kernel: "saxpy".into(),
         input_bytes: 24,
+        lease_bytes: None,
         client: Some("golden-client".into()),
         submitted_ms: Some(1_720_000_000_123),
         user_id: None,
@@ -91,6 +93,7 @@ pub(crate) fn events() -> Vec<Event> {
                 power_milliwatts: None,
             }],
             jobs_running: 1,
+            sessions: None,
             leaving: false,
         }),
     ]
@@ -103,7 +106,11 @@ pub(crate) fn events_ran_on() -> Vec<Event> {
         match event {
             Event::Started(started) => started.ran_on = Some(ran_on()),
             Event::AttemptFinished(finished) => finished.ran_on = Some(ran_on()),
-            Event::Submitted(_) | Event::WorkerSeen(_) | Event::Action(_) | Event::Later(_) => {}
+            Event::Submitted(_)
+            | Event::WorkerSeen(_)
+            | Event::Action(_)
+            | Event::SessionProgress(_)
+            | Event::Later(_) => {}
         }
     }
     events
@@ -136,6 +143,7 @@ pub(crate) fn events_devices() -> Vec<Event> {
                         memory_bytes: 1 << 20,
                         weight: None,
                         guaranteed_bytes: None,
+                        sessions: None,
                     }],
                     memory_used_bytes: Some(1 << 30),
                     utilization_percent: Some(41),
@@ -159,7 +167,11 @@ pub(crate) fn events_devices() -> Vec<Event> {
                 (finished.device, finished.ran_on) = (None, None);
                 finished.job = Some(Box::new(JobInfo { user_id: Some("anna".into()), ..job_info() }));
             }
-            Event::Submitted(_) | Event::Started(_) | Event::Action(_) | Event::Later(_) => {}
+            Event::Submitted(_)
+            | Event::Started(_)
+            | Event::Action(_)
+            | Event::SessionProgress(_)
+            | Event::Later(_) => {}
         }
     }
     events
@@ -216,7 +228,11 @@ pub(crate) fn events_blobs() -> Vec<Event> {
                 job.blobs.clone_from(&blobs)
             }
             Event::AttemptFinished(AttemptFinished { job: Some(job), .. }) => job.blobs.clone_from(&blobs),
-            Event::AttemptFinished(_) | Event::WorkerSeen(_) | Event::Action(_) | Event::Later(_) => {}
+            Event::AttemptFinished(_)
+            | Event::WorkerSeen(_)
+            | Event::Action(_)
+            | Event::SessionProgress(_)
+            | Event::Later(_) => {}
         }
     }
     events
@@ -233,6 +249,34 @@ pub(crate) fn events_weights() -> Vec<Event> {
     events
 }
 
+/// Events of a worker that takes sessions, and of one that waits.
+pub(crate) fn events_takes_sessions() -> Vec<Event> {
+    let mut events = events_weights();
+    events.retain(|event| !matches!(event, Event::AttemptFinished(_)));
+    for event in &mut events {
+        if let Event::WorkerSeen(seen) = event {
+            let pools = vec![PoolSessions { pool: "default".parse().unwrap(), open_max: 4 }];
+            seen.sessions =
+                Some(SessionsSeen { hosts: vec!["10.0.0.7".into(), "gpu-7".into()], ports: [9480, 9499], pools });
+            seen.devices[0].pools[0].sessions = Some(DeviceSessions {
+                open: 2,
+                memory_bytes: 12 << 30,
+                memory_bytes_max: 40 << 30,
+                overhead_bytes: 640 << 20,
+            });
+        }
+    }
+    let job = JobInfo {
+        program: "session".into(),
+        kernel: "python train.py".into(),
+        input_bytes: 0,
+        lease_bytes: Some(8 << 30),
+        ..job_info()
+    };
+    events.push(Event::Submitted(Submitted { job, at_ms: 1_720_000_000_123 }));
+    events
+}
+
 /// Events of a job whose producer is traced.
 pub(crate) fn events_traceparent() -> Vec<Event> {
     let mut events = events_blobs();
@@ -244,10 +288,27 @@ pub(crate) fn events_traceparent() -> Vec<Event> {
             | Event::AttemptFinished(_)
             | Event::WorkerSeen(_)
             | Event::Action(_)
+            | Event::SessionProgress(_)
             | Event::Later(_) => {}
         }
     }
     events
+}
+
+/// What a session did whose program failed.
+fn session_use() -> SessionUse {
+    SessionUse {
+        processes: 2,
+        calls: 18_432,
+        waits: 512,
+        sent_bytes: 96 << 20,
+        received_bytes: 4 << 20,
+        busy_us: 12_300_000,
+        memory_bytes: 8 << 30,
+        memory_bytes_peak: 6 << 30,
+        exit_code: Some(3),
+        signal: None,
+    }
 }
 
 /// Events of a session whose program failed.
@@ -265,21 +326,36 @@ pub(crate) fn events_session() -> Vec<Event> {
                 input_bytes: 0,
                 ..job_info()
             }));
-            finished.session = Some(Box::new(SessionUse {
-                processes: 2,
-                calls: 18_432,
-                waits: 512,
-                sent_bytes: 96 << 20,
-                received_bytes: 4 << 20,
-                busy_us: 12_300_000,
-                memory_bytes: 8 << 30,
-                memory_bytes_peak: 6 << 30,
-                exit_code: Some(3),
-                signal: None,
-            }));
+            finished.session = Some(Box::new(session_use()));
         }
     }
     events
+}
+
+/// What a session has done so far.
+pub(crate) fn events_session_progress() -> Vec<Event> {
+    let job = JobInfo {
+        program: "session".into(),
+        kernel: "python train.py".into(),
+        input_bytes: 0,
+        lease_bytes: Some(8 << 30),
+        ..job_info()
+    };
+    let started = Started {
+        job,
+        attempt: 1,
+        worker: "w1".parse().unwrap(),
+        device: 0,
+        ran_on: Some(ran_on()),
+        at_ms: 1_720_000_000_125,
+    };
+    vec![Event::SessionProgress(Box::new(SessionProgress {
+        started,
+        sequence: 2,
+        at_ms: 1_720_000_020_125,
+        charged_us: 4_200_000,
+        session: SessionUse { exit_code: None, ..session_use() },
+    }))]
 }
 
 /// An action of a person through a program.

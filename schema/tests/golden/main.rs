@@ -12,14 +12,15 @@ mod tasks;
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use gpufleet_schema::{
-    Announcement, Arg, Command, Data, DeviceClass, Dtype, Encoding, Grid, Inline, JobId, Number, OneOrMany, Order,
-    Reply, Selection, Task, encoding,
+    Announcement, Arg, Command, Count, Data, DeviceClass, Dtype, Encoding, Grid, Inline, JobId, Number, OneOrMany,
+    Order, Printed, Progress, Reply, Selection, Stage, Task, encoding,
 };
 
 use crate::{
     events::{
         events, events_action, events_blobs, events_devices, events_kept, events_printf, events_ran_on, events_session,
-        events_started_ms, events_traceparent, events_user, events_weights,
+        events_session_progress, events_started_ms, events_takes_sessions, events_traceparent, events_user,
+        events_weights,
     },
     replies::{blob_reply, failed, printed_reply, succeeded, unreadable},
     tasks::{
@@ -108,6 +109,25 @@ fn golden_replies_of_version_1_decode_to_their_values() {
     check_replies("reply-list", &OneOrMany::Many(vec![succeeded(), failed()]));
 }
 
+#[test]
+fn a_golden_message_of_progress_decodes_to_its_value() {
+    let progress = Progress {
+        version: 1,
+        job_id: id(1),
+        attempt: 2,
+        sequence: 7,
+        at_ms: 1_720_000_009_123,
+        started_ms: 1_720_000_001_123,
+        stage: Stage::Running,
+        launches: Some(Count { done: 312, total: 1000 }),
+        counter: Some(Count { done: 6_240, total: 20_000 }),
+        bytes: None,
+        printed: Some(Printed { offset: 12, text: "epoch 3\n".to_owned() }),
+    };
+    let body = golden("progress", "msgpack", || progress.encode());
+    assert_eq!(Progress::decode(&body).unwrap(), progress);
+}
+
 /// The body with an id as 16 bytes in place of text, as most MessagePack libraries write a UUID.
 fn with_binary_id(body: &[u8], id: JobId) -> Vec<u8> {
     let text = [&[0xd9, 36], id.to_string().as_bytes()].concat();
@@ -142,6 +162,8 @@ fn golden_events_of_version_1_decode_to_their_values() {
         ("events-weights", events_weights()),
         ("events-traceparent", events_traceparent()),
         ("events-session", events_session()),
+        ("events-session-progress", events_session_progress()),
+        ("events-takes-sessions", events_takes_sessions()),
         ("events-action", events_action()),
     ] {
         let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());

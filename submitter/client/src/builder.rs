@@ -11,7 +11,9 @@ use tokio::sync::OnceCell;
 
 #[cfg(feature = "ledger")]
 use crate::recorded::ClientLedger;
-use crate::{ConnectError, Fleet, connection::Connection, inbox::Inbox, spans::Spans, unreported::Reporter};
+use crate::{
+    ConnectError, Fleet, connection::Connection, inbox::Inbox, progress::Received, spans::Spans, unreported::Reporter,
+};
 
 /// The options of a connection to a fleet.
 #[derive(Debug, Clone)]
@@ -202,6 +204,7 @@ impl FleetBuilder {
             affinity: self.affinity,
             blobs,
             spans: self.spans,
+            progress: Received::default(),
             #[cfg(feature = "ledger")]
             ledger,
             replies: OnceCell::new(),

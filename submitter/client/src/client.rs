@@ -163,6 +163,16 @@ impl Fleet {
         Ok(PoolDepth { messages, consumers: QueueDepth::consumers_of_pool(&depths) })
     }
 
+    /// Returns the number of sessions that wait in a pool for a worker, and of workers that take its sessions. Both are 0 if no worker has
+    /// taken sessions of the pool yet. Cancelling the future is harmless.
+    pub async fn session_depth(&self, pool: &PoolName) -> Result<PoolDepth, PoolError> {
+        let depth = self.connection.broker().queue_depth(&topology::session_queue(pool)).await?;
+        Ok(depth.map_or_else(PoolDepth::default, |QueueDepth { messages, consumers }| PoolDepth {
+            messages: messages.into(),
+            consumers,
+        }))
+    }
+
     /// Resolves once the client can't publish, with the reason: the broker is unreachable, or blocks publishers because
     /// of an alarm. Meanwhile, calls of [`Fleet::submit`] wait until [`FleetBuilder::confirm_deadline`]. Cancelling the
     /// future is harmless.

@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use crate::{
     ConnectError, JobError, JobResult, UnreadOutput, destination::Destination, inbox::Inbox, packing::Packet,
-    spans::Spans, submission::GatheredJob, unreported::Reporter,
+    progress::Received, spans::Spans, submission::GatheredJob, unreported::Reporter,
 };
 #[cfg(feature = "ledger")]
 use crate::{
@@ -50,6 +50,7 @@ pub(crate) struct Connection {
     pub(crate) affinity: bool,
     pub(crate) blobs: Option<BlobStore>,
     pub(crate) spans: Spans,
+    pub(crate) progress: Received,
     #[cfg(feature = "ledger")]
     pub(crate) ledger: Option<ClientLedger>,
     /// The task that reads the reply queue. The first job starts it.

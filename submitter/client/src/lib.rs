@@ -46,6 +46,7 @@ mod orders;
 mod output;
 mod packing;
 mod pending_result;
+mod progress;
 #[cfg(feature = "ledger")]
 mod recorded;
 mod result;
@@ -73,6 +74,8 @@ pub use gpufleet_blobs::{BlobBytes, BlobError, BlobLocation, InvalidBlobLocation
 pub use gpufleet_schema as schema;
 #[cfg(feature = "traces")]
 pub use gpufleet_telemetry::{Traces, TracesError};
+/// Why progress can't be received.
+pub use gpufleet_transport::ProgressError;
 pub use half;
 pub use handle::JobHandle;
 pub use inbox::Counts;
@@ -81,6 +84,7 @@ pub use job::{CheckedJob, Job};
 pub use kept::{KeptOutput, KeptResult, ResultError};
 pub use orders::CancelScope;
 pub use output::UnreadOutput;
+pub use progress::ProgressUpdates;
 pub use result::{FailedJob, JobError, JobResult, OutputError};
 pub use stored::{StoreError, StoredArray};
 

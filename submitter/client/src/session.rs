@@ -15,7 +15,7 @@ mod route;
 
 pub use folder::SessionFolder;
 pub use handle::SessionHandle;
-pub use lease::{Lease, LeaseEnd, LeaseEvent, report_lost};
+pub use lease::{Lease, LeaseEnd, LeaseEvent, Standing};
 pub use relay::{Process, Rejected, Relay};
 pub use route::{ProgramRoute, ReachError};
 

@@ -1,5 +1,7 @@
 //! `gpufleet cancel`: cancels jobs that are queued or running.
 
+mod neighbours;
+
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     time::Duration,
@@ -29,6 +31,9 @@ use super::{
 ///
 /// An operator can cancel any job, other users only their own. Workers apply the cancellation for seven days, also to jobs that reach
 /// them later. A job that has ended keeps its outcome. Given ids and labels, the command cancels the jobs that match either.
+///
+/// To stop a running job, its worker kills the job's executor, and the other jobs in it start again. The command names them if it finds the
+/// ledger.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = ArgGroup::new("jobs").args(["ids", "label"]).required(true).multiple(true))]
@@ -71,19 +76,28 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         // A missing ledger must fail the command before it cancels anything.
         let ledger = match options.wait || needs_ledger(ids) {
             true => Some(connection::ledger(&options.ledger).await.map_err(nothing_done)?),
-            false => None,
+            false if ids.is_empty() => None,
+            false => neighbours::ledger(&options.ledger).await,
         };
         let jobs = resolve(ids, ledger.as_ref()).await?;
+        // Once the job is cancelled, it has no neighbours any more.
+        let neighbours = match &ledger {
+            Some(ledger) => neighbours::told(ledger, &jobs).await,
+            None => None,
+        };
         let selection = Selection { jobs: jobs.clone(), labels: labels.clone() };
         let give = async |fleet: &Fleet| fleet.cancel(selection, connection::caller()).await;
         let scope = connection::order(&options.broker, give).await?;
-        Ok((jobs, ledger, scope))
+        Ok((jobs, ledger, neighbours, scope))
     };
     let work = Spinner::new("cancelling").around(work);
-    let (jobs, ledger, scope) =
+    let (jobs, ledger, neighbours, scope) =
         waiting::unless_interrupted(work, "interrupted: some of the jobs may be cancelled").await?;
     if scope == CancelScope::Own {
         output::note("this user is not an operator: only its own jobs are cancelled, all others keep running");
+    }
+    if let Some(neighbours) = neighbours {
+        output::note(&neighbours);
     }
     let exit = match (&ledger, options.wait) {
         (Some(ledger), true) => {

@@ -221,11 +221,15 @@ pub fn publish_complaint(problem: &str) -> Complaint {
 /// The user and host that give an order, for people: `anna@laptop`.
 pub fn caller() -> Option<String> {
     let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).filter(|user| !user.is_empty());
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|host| host.trim().to_owned());
-    match (user, host) {
+    match (user, host_name()) {
         (Some(user), Some(host)) => Some(format!("{user}@{host}")),
         (user, host) => user.or(host),
     }
+}
+
+/// The name of this machine, as workers on it report it.
+pub fn host_name() -> Option<String> {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|host| host.trim().to_owned())
 }
 
 /// The complaint about a failed query of the ledger.

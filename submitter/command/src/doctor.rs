@@ -27,6 +27,7 @@ mod finding;
 mod ledger;
 mod pools;
 mod recorder;
+mod sessions;
 mod workers;
 
 use finding::Diagnosis;
@@ -34,7 +35,7 @@ use finding::Diagnosis;
 /// Check the broker, the ledger, the blob store, the workers and the clocks
 ///
 /// Every finding is ok, a warning, an error, or skipped, and each problem has its fix. No message reaches a queue of the fleet. The checks
-/// use a reply queue, which they delete, and a small file in the blob store.
+/// use a reply queue, which they delete, a small file in the blob store, and connections to the addresses of sessions.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", json::DOCTOR))]
 pub struct Options {
@@ -79,6 +80,7 @@ async fn examine(options: &Options) -> Diagnosis {
     findings.extend(recorder::judge(&broker.events, ledger.progress.as_ref()));
     findings.push(blobs);
     findings.push(workers::judge(ledger.workers.as_ref()));
+    findings.extend(sessions::examine(ledger.workers.as_ref()).await);
     findings.extend(pools::judge_all(&broker.pools, &known, ledger.workers.as_ref().ok().map(Vec::as_slice)));
     findings.extend(clock::judge_all(&ledger.clock, ledger.workers.as_ref().ok().map(Vec::as_slice)));
     Diagnosis::new(findings)

@@ -16,6 +16,16 @@ JSON: one object, also for a failed job. Unknown values are null. Later versions
                  first_line, text)
   printf_output  of the kernels: text (the first 64 KiB), dropped_bytes (bytes after those)";
 
+/// What `gpufleet submit` and `gpufleet wait` print before their JSON with `--follow -o json`.
+pub const FOLLOW: &str = "\
+With --follow: JSON Lines. The last line is the JSON above. Each line before it is an object with
+the field progress, which is an object of
+  job_id, attempt, sequence (number of the update in the attempt, from 0; some may be missing)
+  at, started_at (of the attempt): RFC 3339, in UTC, by the worker's clock
+  stage     fetching (its inputs), running (its kernels) or storing (its outputs)
+  launches, counter, bytes (in the stages fetching and storing): each done, total
+  printed   text that is new since the update before, and its offset: the bytes printed before it";
+
 /// What `gpufleet submit --dry-run -o json` prints.
 pub const DRY_RUN: &str = "\
 JSON with --dry-run: one object. Later versions only add fields.
@@ -52,8 +62,9 @@ JSON: a list of objects. Unknown values are null. Later versions only add fields
   attempts: the number of recorded attempts
   attempt: the attempt that decided the outcome, else the latest. These fields describe it:
   worker, is_unheard (recorded as running, but its worker is silent or has left), device,
-  device_name, emulated, input_bytes, output_bytes, queue_us, kernel_us, total_us, failure (verdict,
-  code, message, line; `gpufleet show` adds detail and source)
+  device_name, emulated, input_bytes, lease_bytes (that a session asks for), output_bytes, queue_us,
+  kernel_us, total_us, failure (verdict, code, message, line; `gpufleet show` adds detail and
+  source)
 CSV: most of these fields under the same names; labels as KEY=VALUE, failure as its message.";
 
 /// What `gpufleet show -o json` prints.
@@ -88,11 +99,14 @@ JSON: a list of objects. Unknown values are null. Later versions only add fields
   is_silent: heartbeats are missing; has_left: the worker announced that it leaves
   devices: a list of device (the number), uuid, name, emulated, compute_capability,
   memory_bytes, driver_version, out_of_service (the reason, or null while in service),
-  jobs_running, pools (a list of pool, jobs_running, memory_bytes: requested by these jobs,
-  weight: share of the device time, guaranteed_bytes),
+  jobs_running, pools (a list of pool, jobs_running, memory_bytes: requested by these jobs and
+  taken by sessions, weight: share of the device time, guaranteed_bytes, and if the pool takes
+  sessions: open, memory_bytes (leases, and overhead_bytes for each), memory_bytes_max),
   memory_used_bytes (by all processes, from NVML), temperature_celsius, power_milliwatts,
   utilization_percent, utilization_by: nvml (kernels of all processes, in the last second) or
-  worker (jobs of this worker, since its last heartbeat)";
+  worker (jobs of this worker, since its last heartbeat)
+  sessions: hosts and ports (first and last, or 0) of open sessions, pools (a list of pool,
+  open_max); null if the worker takes none";
 
 /// What `gpufleet stats -o json` and `gpufleet usage -o json` print.
 pub const STATS: &str = "\
@@ -130,8 +144,10 @@ JSON: a list of objects. Unknown values are null. Later versions only add fields
 pub const POOLS: &str = "\
 JSON: a list of objects. Unknown values are null. Later versions only add fields.
   pool, messages (in its queues), consumers (subscriptions to them; a worker may have several),
-  workers (that send heartbeats), jobs_running, memory_bytes (declared by these jobs),
-  guaranteed_bytes, borrowed_bytes (beyond what is guaranteed)
+  workers (that send heartbeats), jobs_running, memory_bytes (declared by these jobs, and taken by
+  sessions), guaranteed_bytes, borrowed_bytes (beyond what is guaranteed)
+  sessions_open, sessions_max (that may be open; 0 if no worker takes sessions), session_bytes
+  (device memory that they take), session_bytes_max (that they may take)
   due_percent: share of the device time by weight; got_percent: of the time that all pools were
   charged; device_us, charged_us (with the wait for memory and for the blob store in a slot)";
 
@@ -142,7 +158,8 @@ JSON: one object. Later versions only add fields, and reasons.
   reasons  a list, the most likely one first; empty if the job does not wait. Each has text and
            reason: no_consumer, over_share, memory, jobs_ahead, busy_worker, retry_due,
            ledger_and_broker_disagree, or, if the broker was not asked, ask_broker; for a session
-           no_consumer or lease (it waits for a session's turn and memory)";
+           no_consumer, no_sessions (the pool takes none), lease_too_large (for each device),
+           sessions_open (as many as may be), memory, or lease (no obstacle is known)";
 
 /// What `gpufleet doctor -o json` prints.
 pub const DOCTOR: &str = "\

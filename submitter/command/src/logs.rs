@@ -7,23 +7,37 @@ use gpufleet_ledger::{AttemptRow, JobDetail};
 use super::{
     complaint::Complaint,
     exit::{self, Exit},
-    lookup, output, printed,
+    lookup,
+    options::BrokerOptions,
+    output, printed,
+    progress::ProgressOptions,
     source::SourceOptions,
     spec,
 };
+
+mod follow;
 
 /// Print the printf output of a job's kernels
 ///
 /// The text goes to standard output unchanged. A note on standard error says if the attempt printed nothing, or more than the 64 KiB
 /// that are kept.
+///
+/// With --follow, the text of a job that runs comes from the broker, while the ledger says when the job has ended. The exit code is then
+/// that of the job, as for `gpufleet wait`.
 #[derive(Debug, Args)]
 #[command(after_long_help = exit::TABLE)]
+#[command(mut_arg("follow", |arg| arg.short('f').conflicts_with("attempt").help("Print the text while the job runs, until it has ended")))]
+#[command(mut_arg("quiet", |arg| arg.requires("follow").help("Show no progress on standard error, only the text")))]
 pub struct Options {
     /// Id of the job. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     id: String,
     /// Number of the attempt, as `gpufleet show` lists it [default: the one that decided the outcome, else the latest]
     #[arg(long, value_name = "N", value_parser = spec::whole(1..=u32::MAX))]
     attempt: Option<u32>,
+    #[command(flatten)]
+    progress: ProgressOptions,
+    #[command(flatten)]
+    broker: BrokerOptions,
     #[command(flatten)]
     source: SourceOptions,
 }
@@ -36,6 +50,9 @@ struct Logs<'a> {
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    if options.progress.follow {
+        return follow::run(options).await;
+    }
     let detail = lookup::job(&options.id, &options.source).await?;
     let logs = logs(&detail, options.attempt)?;
     output::emit(logs.text)?;
@@ -62,7 +79,9 @@ fn nothing(detail: &JobDetail, attempt: &AttemptRow) -> String {
     let (number, job_id) = (attempt.attempt, detail.job.job_id);
     match attempt.state {
         AttemptState::Running => {
-            format!("attempt {number} of job {job_id} is recorded as running; the ledger gets its output when it ends")
+            format!(
+                "attempt {number} of job {job_id} is recorded as running; the ledger gets its output when it ends; `gpufleet logs --follow {job_id}` prints it before"
+            )
         }
         _ => format!("attempt {number} of job {job_id} printed nothing"),
     }

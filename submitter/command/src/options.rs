@@ -71,3 +71,19 @@ impl Format {
         }
     }
 }
+
+/// How a command prints its result, which may be the last of several lines of JSON.
+#[derive(Debug, Clone, Copy)]
+pub struct ResultFormat {
+    pub format: Format,
+    pub is_json_line: bool,
+}
+
+impl ResultFormat {
+    pub fn print<T: Serialize>(self, data: &T, text: impl FnOnce(&T) -> String) -> Result<(), Complaint> {
+        match self.format {
+            Format::Json if self.is_json_line => output::emit_json_line(data),
+            format => format.print(data, text),
+        }
+    }
+}

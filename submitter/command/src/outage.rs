@@ -51,6 +51,11 @@ impl<'a> Patient<'a> {
         }
     }
 
+    /// Prints something else while the wait is shown.
+    pub fn aside(&self, print: impl FnOnce()) {
+        self.spinner.aside(print);
+    }
+
     pub fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }

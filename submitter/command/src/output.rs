@@ -39,8 +39,16 @@ pub fn replace(text: &str, clear: &str) -> Result<(), Complaint> {
 
 /// Prints a value as JSON.
 pub fn emit_json(value: &impl serde::Serialize) -> Result<(), Complaint> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Complaint::new(Exit::Internal, format!("failed to write JSON: {error}")))?;
+    emit_written(serde_json::to_string_pretty(value))
+}
+
+/// Prints a value as JSON on one line.
+pub fn emit_json_line(value: &impl serde::Serialize) -> Result<(), Complaint> {
+    emit_written(serde_json::to_string(value))
+}
+
+fn emit_written(json: serde_json::Result<String>) -> Result<(), Complaint> {
+    let text = json.map_err(|error| Complaint::new(Exit::Internal, format!("failed to write JSON: {error}")))?;
     emit(&format!("{}\n", escaped(&text)))
 }
 

@@ -12,8 +12,8 @@ use gpufleet::schema::{
     affinity::SLOTS,
     topology::{
         CANCELLATIONS_QUEUE, CONTROL_CLIENT, CONTROL_OPERATOR, CONTROL_QUEUE, CONTROL_WORKER, DEAD, DROPPED_EXCHANGE,
-        EVENTS_ACTION_KEY, EVENTS_CLIENT, EVENTS_WORKER, FORWARDED, LEDGER_QUEUE, REPLIES, RETRY_LADDER, TASKS,
-        TASKS_OPERATOR, UNCLAIMED_EXCHANGE, WORKERS,
+        EVENTS_ACTION_KEY, EVENTS_CLIENT, EVENTS_WORKER, FORWARDED, LEDGER_QUEUE, PROGRESS, REPLIES, RETRY_LADDER,
+        TASKS, TASKS_OPERATOR, UNCLAIMED_EXCHANGE, WORKERS,
     },
 };
 
@@ -84,6 +84,8 @@ const ANY_POOL: &str = "[A-Za-z0-9_-]+";
 const PRIORITIES: &str = "(high|normal|low)";
 /// Matches the name of a device class.
 const DEVICE_CLASS: &str = "[0-9a-f]{16}";
+/// Matches an id.
+const ID: &str = "[0-9a-f-]{36}";
 /// Matches the part of a client's name after its last dash.
 const CLIENT_WORD: &str = "[A-Za-z0-9_]+";
 
@@ -165,29 +167,38 @@ impl Rights {
                 Ok(())
             }
             Role::Operator => {
-                self.add_operator(&some(pools, role).unwrap_or_else(|_| ANY_POOL.to_owned()));
+                self.add_operator(&some(pools, role).unwrap_or_else(|_| ANY_POOL.to_owned()), user);
                 Ok(())
             }
         }
     }
 
     fn add_producer(&mut self, pools: &str, user: &str) -> Result<(), Complaint> {
-        // As a fresh client name has it.
-        if !ClientName::fresh(user).as_str().starts_with(&format!("{user}-")) {
+        let Some(client) = clients_of(user) else {
             return Err(Complaint::usage(format!("the name {user:?} can't be the prefix of a producer's client names")).hint(
                 "use at most 83 letters, digits, '-' and '_'; the permissions of a producer cover the clients whose names begin with its own",
             ));
-        }
-        let client = format!("{user}-{CLIENT_WORD}");
+        };
         let queue = below(REPLIES, &client);
         self.configure.insert(queue.clone());
         self.write.extend([TASKS, EVENTS_CLIENT, CONTROL_CLIENT].map(escaped));
         self.write.insert(queue.clone());
         self.read.extend([escaped(REPLIES), queue]);
+        self.add_progress(&client);
         self.keys(TASKS).write.insert(keys_of(pools));
         self.keys(EVENTS_CLIENT).write.insert(submission_keys_of(pools));
+        self.keys(PROGRESS).read.extend([format!("{pools}\\.{client}\\.\\*"), format!("{pools}\\.\\*\\.{ID}")]);
         self.keys(REPLIES).read.insert(client);
         Ok(())
+    }
+
+    /// Lets a user have queues for the progress of jobs.
+    fn add_progress(&mut self, client: &str) {
+        let queue = below(PROGRESS, &format!("{client}\\.{ID}"));
+        for names in [&mut self.configure, &mut self.write, &mut self.read] {
+            names.insert(queue.clone());
+        }
+        self.read.insert(escaped(PROGRESS));
     }
 
     /// Lets a producer open sessions. It is a right of its own, because a session runs any code.
@@ -215,6 +226,9 @@ impl Rights {
             names.extend(bound.map(escaped));
         }
         self.configure.insert(below(WORKERS, ".+"));
+        self.configure.insert(escaped(PROGRESS));
+        self.write.insert(escaped(PROGRESS));
+        self.keys(PROGRESS).write.insert(format!("{pools}\\.{ANY_POOL}\\.{ID}"));
         let tasks = self.keys(TASKS);
         tasks.write.extend([keys_of(pools), session_keys_of(pools)]);
         tasks.read.extend([keys_of(pools), session_keys_of(pools)]);
@@ -235,7 +249,10 @@ impl Rights {
         }
     }
 
-    fn add_operator(&mut self, pools: &str) {
+    fn add_operator(&mut self, pools: &str, user: &str) {
+        // Without clients of its own, the user can't follow jobs while they run.
+        clients_of(user).iter().for_each(|client| self.add_progress(client));
+        self.keys(PROGRESS).read.insert(format!("{pools}\\.\\*\\.(\\*|{ID})"));
         self.write.extend([CONTROL_OPERATOR, TASKS_OPERATOR, EVENTS_CLIENT].map(escaped));
         self.read.insert(escaped(DEAD));
         self.keys(TASKS_OPERATOR).write.insert(keys_of(pools));
@@ -245,6 +262,13 @@ impl Rights {
     fn keys(&mut self, exchange: &'static str) -> &mut Keys {
         self.topics.entry(exchange).or_default()
     }
+}
+
+/// Matches the names of a user's clients; `None` if the user's name can't be their prefix.
+fn clients_of(user: &str) -> Option<String> {
+    // As a fresh client name has it.
+    let is_prefix = ClientName::fresh(user).as_str().starts_with(&format!("{user}-"));
+    is_prefix.then(|| format!("{user}-{CLIENT_WORD}"))
 }
 
 fn some(pools: &[PoolName], role: Role) -> Result<String, Complaint> {

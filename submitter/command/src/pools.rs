@@ -23,7 +23,8 @@ use super::{
 /// WAITING comes from the broker, which counts messages; one message may have many jobs. WORKERS are those that send heartbeats, or 0 if the
 /// broker says that none takes messages. DUE is the pool's share of the device
 /// time by weight, while all pools have work. GOT is its share of the time that all pools were charged. BORROWED is the memory that the
-/// pool uses beyond its guarantee; other pools leave it unused.
+/// pool uses beyond its guarantee; other pools leave it unused. SESSIONS, if a pool takes sessions of `gpufleet run`, are the open ones of
+/// those that may be open, and the device memory that they take of what they may take.
 #[derive(Debug, Args)]
 #[command(after_long_help = json::POOLS)]
 pub struct Options {
@@ -81,7 +82,12 @@ pub async fn depth(fleet: &Fleet, pool: &PoolName) -> Result<PoolDepth, Complain
     fleet.pool_depth(pool).await.map_err(|error| Complaint::new(Exit::Broker, super::complaint::chain(&error)))
 }
 
-pub const COLUMNS: [Column; 9] = [
+/// The sessions that wait in a pool.
+pub async fn session_depth(fleet: &Fleet, pool: &PoolName) -> Result<PoolDepth, Complaint> {
+    fleet.session_depth(pool).await.map_err(|error| Complaint::new(Exit::Broker, super::complaint::chain(&error)))
+}
+
+const COLUMNS: [Column; 10] = [
     Column::Left("POOL"),
     Column::Right("WAITING"),
     Column::Right("WORKERS"),
@@ -91,8 +97,19 @@ pub const COLUMNS: [Column; 9] = [
     Column::Right("DUE"),
     Column::Right("GOT"),
     Column::Right("DEVICE TIME"),
+    Column::Right(SESSIONS),
 ];
+const SESSIONS: &str = "SESSIONS";
 
+/// The columns of a table of these pools. That of the sessions is missing if no pool takes any.
+pub fn columns(pools: &[Pool]) -> &'static [Column] {
+    match pools.iter().any(takes_sessions) {
+        true => &COLUMNS,
+        false => &COLUMNS[..COLUMNS.len() - 1],
+    }
+}
+
+/// As many cells as there are columns, or one more.
 pub fn cells(pool: &Pool) -> Vec<String> {
     fn shown<T: ToString>(value: Option<T>) -> String {
         value.map_or_else(|| "-".to_owned(), |value| value.to_string())
@@ -108,7 +125,17 @@ pub fn cells(pool: &Pool) -> Vec<String> {
         percent(pool.due_percent),
         percent(pool.got_percent),
         quantity::micros(pool.device_us),
+        shown(takes_sessions(pool).then(|| sessions(pool))),
     ]
+}
+
+const fn takes_sessions(pool: &Pool) -> bool {
+    pool.sessions_max > 0
+}
+
+fn sessions(pool: &Pool) -> String {
+    let memory = quantity::bytes_of(pool.session_bytes, pool.session_bytes_max);
+    format!("{} of {}, {memory}", pool.sessions_open, pool.sessions_max)
 }
 
 /// The workers that serve a pool. A worker whose heartbeats are missing may serve it, but their number is then unknown.
@@ -121,14 +148,15 @@ fn workers(pool: &Pool) -> Option<u32> {
 }
 
 fn render(pools: &[Pool], width: Option<usize>) -> String {
-    let rows: Vec<Vec<String>> = pools.iter().map(cells).collect();
-    table::fit(&COLUMNS, &rows, width, &["DEVICE TIME", "BORROWED", "MEMORY", "WORKERS"])
+    let columns = columns(pools);
+    let rows: Vec<Vec<String>> = pools.iter().map(|pool| cells(pool)[..columns.len()].to_vec()).collect();
+    table::fit(columns, &rows, width, &["DEVICE TIME", "BORROWED", "MEMORY", SESSIONS, "WORKERS"])
 }
 
 #[cfg(test)]
 pub mod tests {
-    use gpufleet::schema::PoolUse;
-    use gpufleet_ledger::{DeviceRow, StatisticsRow};
+    use gpufleet::schema::{DeviceSessions, PoolSessions, PoolUse, SessionsSeen};
+    use gpufleet_ledger::{DeviceRow, Statistics, StatisticsRow};
 
     use super::*;
     use crate::{statistics, workers};
@@ -140,6 +168,7 @@ pub mod tests {
             memory_bytes: 1 << 30,
             weight,
             guaranteed_bytes: Some(1 << 28),
+            sessions: None,
         };
         let mut worker = workers::tests::worker("w1", 1, false);
         worker.pools = vec!["team-a".to_owned(), "team-b".to_owned()];
@@ -165,6 +194,32 @@ pub mod tests {
     #[test]
     fn a_pool_has_its_due_share_and_what_it_got() {
         insta::assert_snapshot!(render(&pools(), None));
+    }
+
+    #[test]
+    fn the_sessions_of_live_workers_and_their_memory_are_added_up() {
+        let taking = |open, open_max, seconds_ago| {
+            let mut worker = workers::tests::worker("w1", seconds_ago, false);
+            let sessions = DeviceSessions {
+                open,
+                memory_bytes: u64::from(open) * (6 << 30),
+                memory_bytes_max: 20 << 30,
+                overhead_bytes: 640 << 20,
+            };
+            worker.pools = vec!["default".to_owned()];
+            worker.devices[0].pools[0].sessions = Some(sessions);
+            let pools = vec![PoolSessions { pool: "default".parse().unwrap(), open_max }];
+            worker.sessions = Some(SessionsSeen { hosts: Vec::new(), ports: [0, 0], pools });
+            worker
+        };
+        let nothing = Statistics { rows: Vec::new(), ..statistics::tests::statistics() };
+        // The last one is silent.
+        let pools = Pool::all(&[taking(2, 3, 1), taking(0, 1, 1), taking(1, 8, 100)], &nothing);
+        insta::assert_snapshot!(render(&pools, None), @r"
+        POOL     WAITING  WORKERS  RUNNING    MEMORY  BORROWED    DUE  GOT  DEVICE TIME                  SESSIONS
+        default        -        2        6  6.00 GiB  6.00 GiB  100 %    -         0 µs  2 of 4, 12.0 of 40.0 GiB
+        ");
+        assert!(!render(&pools, Some(60)).contains(SESSIONS));
     }
 
     #[test]

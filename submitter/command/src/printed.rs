@@ -1,6 +1,7 @@
 //! Prints the output of kernels, set apart from the command's own messages.
 
 use gpufleet::schema::PrintfOutput;
+use gpufleet_ledger::JobDetail;
 
 /// The most lines that [`beginning`] shows.
 const LINES_MAX: usize = 20;
@@ -22,6 +23,12 @@ pub fn beginning(printed: &PrintfOutput, rest: &str) -> String {
         return whole(printed);
     }
     format!("printed by the kernels:\n{}  (shortened; `{rest}` prints all of it)\n", barred(&printed.text[..shown]))
+}
+
+/// What the attempt printed that decided the outcome.
+pub fn by_deciding_attempt(detail: &JobDetail) -> Option<PrintfOutput> {
+    let attempt = detail.attempts.iter().find(|attempt| Some(attempt.attempt) == detail.job.attempt)?;
+    attempt.printf_output.clone()
 }
 
 /// The remark about an incomplete text.

@@ -5,11 +5,13 @@
 
 use std::{ffi::OsString, process::ExitCode, time::Instant};
 
+use futures::future::join_all;
 use gpufleet::{
     Fleet, Job,
     session::{Relay, SessionFolder},
 };
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::{complaint::Complaint, connection, exit::Exit, files, submit};
 
@@ -36,11 +38,16 @@ use signals::Signals;
 pub async fn run(options: Options) -> Result<ExitCode, Complaint> {
     let lines = Lines { is_quiet: options.quiet };
     let mut report = Report::default();
-    let ended = Box::pin(session(&options, lines, &mut report)).await;
+    let mut signals = Signals::listen()
+        .map_err(|error| Complaint::new(Exit::Internal, format!("failed to listen for signals: {error}")))?;
+    let ended = Box::pin(session(&options, lines, &mut signals, &mut report)).await;
     let code = ended.unwrap_or_else(|complaint| {
         lines.complain(&complaint);
         report.reason = Some(complaint.message.clone());
-        complaint.exit.code()
+        match complaint.exit {
+            Exit::Interrupted => signals.exit_code(),
+            exit => exit.code(),
+        }
     });
     if let Some(path) = &options.report
         && let Err(error) = report.write(path, code)
@@ -51,7 +58,7 @@ pub async fn run(options: Options) -> Result<ExitCode, Complaint> {
 }
 
 /// Returns the exit code.
-async fn session(options: &Options, lines: Lines, report: &mut Report) -> Result<u8, Complaint> {
+async fn session(options: &Options, lines: Lines, signals: &mut Signals, report: &mut Report) -> Result<u8, Complaint> {
     let jobs = jobs(options)?;
     let library = library::find(options.library.as_deref())?;
     if let Some(path) = &options.report {
@@ -61,17 +68,15 @@ async fn session(options: &Options, lines: Lines, report: &mut Report) -> Result
         Complaint::new(Exit::Internal, format!("failed to create the folder of the session: {error}"))
             .hint("check that TMPDIR names a folder that you may write to")
     })?;
-    let mut signals = Signals::listen()
-        .map_err(|error| Complaint::new(Exit::Internal, format!("failed to listen for signals: {error}")))?;
     let fleet = tokio::select! {
         fleet = connection::producer(&options.producer, Fleet::builder()) => fleet?,
         _ = signals.next() => {
             return Err(Complaint::new(Exit::Interrupted, "interrupted before a session was requested"));
         }
     };
-    let opened = Box::pin(leases::take(&fleet, jobs, options, lines, &mut signals)).await;
+    let opened = Box::pin(leases::take(&fleet, jobs, options, lines, signals)).await;
     let ended = match opened {
-        Ok(sessions) => Box::pin(with_leases(options, sessions, &folder, lines, &mut signals, report)).await,
+        Ok(sessions) => Box::pin(with_leases(options, sessions, &folder, lines, signals, report)).await,
         Err(complaint) => Err(complaint),
     };
     let _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()).await;
@@ -93,8 +98,9 @@ async fn with_leases(
         Complaint::new(Exit::Internal, format!("failed to listen for the command's processes: {error}"))
     })?;
     let (told, ended) = watch::channel(None);
-    let attending: Vec<_> =
-        sessions.into_iter().map(|session| tokio::spawn(outcome::attend(session, ended.clone(), lines))).collect();
+    let hurry = CancellationToken::new();
+    let attend = |session| tokio::spawn(outcome::attend(session, ended.clone(), hurry.clone(), lines));
+    let attending: Vec<_> = sessions.into_iter().map(attend).collect();
     let ran = match program::start(&options.command, folder) {
         Ok(mut child) => program::wait(&mut child, signals, rejections, lines).await,
         Err(complaint) => Err(complaint),
@@ -105,11 +111,17 @@ async fn with_leases(
         Err(complaint) => ProgramEnd::Code(complaint.exit.code().into()),
     };
     told.send_replace(Some(program));
-    let mut ends: Vec<SessionEnd> = Vec::new();
-    for attended in attending {
-        // A task ends with an error only if it panics.
-        ends.extend(attended.await.ok());
-    }
+    let mut attending = join_all(attending);
+    let attended = tokio::select! {
+        attended = &mut attending => attended,
+        // The workers know how the command ended, so only the outcomes are missing.
+        _ = signals.next() => {
+            hurry.cancel();
+            attending.await
+        }
+    };
+    // A task ends with an error only if it panics.
+    let ends: Vec<SessionEnd> = attended.into_iter().filter_map(Result::ok).collect();
     drop(relay);
     report.add(ran.is_ok().then_some(program), &ends);
     ran?;
@@ -124,8 +136,8 @@ async fn with_leases(
 
 /// The jobs to submit: one for each session.
 fn jobs(options: &Options) -> Result<Vec<Job>, Complaint> {
-    submit::given_once(options.label.iter().map(|label| ("label", &label.key)))?;
-    let jobs: Vec<Job> = (0..options.sessions).map(|_| options.job()).collect();
+    submit::given_once(options.job.label.iter().map(|label| ("label", &label.key)))?;
+    let jobs: Vec<Job> = (0..options.sessions).map(|_| options.request()).collect();
     if let Some(job) = jobs.first() {
         job.clone().build().map_err(|problem| submit::invalid(&problem, job.program()))?;
     }

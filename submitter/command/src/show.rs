@@ -61,6 +61,7 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
     lines.add("submitted", Some(time::exact(job.submitted_at.unwrap_or(job.created_at))));
     lines.add("started", job.started_at.map(time::exact));
     lines.add("finished", job.finished_at.map(time::exact));
+    lines.add("lease", job.lease_bytes.map(quantity::bytes));
     lines.add("input", job.input_bytes.map(quantity::bytes));
     lines.add("output", job.output_bytes.map(quantity::bytes));
     for output in &detail.outputs {
@@ -116,18 +117,22 @@ fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -
     text
 }
 
-/// What a session did, in a line. Its attempt has no steps to draw.
+/// What a session did, in a line. Its attempt has no steps to draw. Before its end, the line has what its worker reported last.
 fn describe_session(used: &SessionUse, attempt: &AttemptRow) -> String {
-    let timings = attempt.timings.clone().unwrap_or_default();
-    let lease_us = timings.queue_us.saturating_add(timings.wait_us);
-    let mut parts = vec![
-        format!("lease {}", quantity::micros(lease_us)),
-        format!("open {}", quantity::micros(open_us(attempt, &timings))),
+    let mut parts = match &attempt.timings {
+        Some(timings) => {
+            let lease_us = timings.queue_us.saturating_add(timings.wait_us);
+            let open_us = open_us(attempt, timings);
+            vec![format!("lease {}", quantity::micros(lease_us)), format!("open {}", quantity::micros(open_us))]
+        }
+        None => vec!["as last reported".to_owned()],
+    };
+    parts.extend([
         format!("GPU busy {}", quantity::micros(used.busy_us)),
         format!("{} calls, {} waits", used.calls, used.waits),
         format!("in {}, out {}", quantity::bytes(used.sent_bytes), quantity::bytes(used.received_bytes)),
         format!("peak {} of {}", quantity::bytes(used.memory_bytes_peak), quantity::bytes(used.memory_bytes)),
-    ];
+    ]);
     if used.processes != 1 {
         parts.push(format!("{} processes", used.processes));
     }
@@ -304,9 +309,13 @@ pub(super) mod tests {
         let killed = SessionUse { processes: 2, exit_code: None, signal: Some(9), ..used };
         let at = chrono::DateTime::from_timestamp(1_700_000_000, 0);
         let (started_at, finished_at) = (at, at.map(|at| at + chrono::TimeDelta::milliseconds(1_500)));
-        let told = describe_session(&killed, &AttemptRow { started_at, finished_at, timings: None, ..attempt });
+        let timings = Some(Timings::default());
+        let told = describe_session(&killed, &AttemptRow { started_at, finished_at, timings, ..attempt.clone() });
         assert!(told.contains("open 1.50 s"), "{told}");
         assert!(told.ends_with("2 processes · ended: program ended by signal 9"), "{told}");
+        let open = SessionUse { signal: None, ..killed.clone() };
+        let told = describe_session(&open, &AttemptRow { finished_at: None, timings: None, ..attempt });
+        assert!(told.starts_with("as last reported · GPU busy 12.3 s · 18432 calls"), "{told}");
         json::check(json::SHOW, &detail.attempts[0].session);
         json::check(json::SHOW, &killed);
     }

@@ -77,7 +77,8 @@ pub struct Extents<T>(pub Vec<T>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockSpec(pub Block);
 
-/// `x,y,n:u32=1000,a=2.0`: kernel parameters in order. A name alone is a buffer; the others are scalars.
+/// `x,y,n:u32=1000,a=2.0,done=@progress:90`: kernel parameters in order. A name alone is a buffer, `@progress` the counter; the others are
+/// scalars.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArgsSpec(pub Vec<ArgSpec>);
 
@@ -95,6 +96,9 @@ pub enum ArgSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SpecError(String);
+
+/// The kernel parameter that is the counter of a job's progress.
+const PROGRESS: &str = "@progress";
 
 fn fail<T>(problem: impl Into<String>) -> Result<T, SpecError> {
     Err(SpecError(problem.into()))
@@ -258,8 +262,11 @@ impl FromStr for ArgsSpec {
 fn arg(text: &str) -> Result<ArgSpec, SpecError> {
     let text = text.trim();
     let expected = "expected NAME or NAME@ELEMENT for a buffer, NAME=VALUE or NAME:DTYPE=VALUE for a scalar, NAME:bytes=HEX@ALIGNMENT \
-                    for a struct, such as x,y@16,n=1000";
+                    for a struct, NAME=@progress:TOTAL for a counter, such as x,y@16,n=1000";
     let told = |problem: SpecError| SpecError(format!("{text:?}: {problem}"));
+    if let Some(total) = text.rsplit('=').next().and_then(|last| last.trim().strip_prefix(PROGRESS)) {
+        return counter(total).map(ArgSpec::Typed).map_err(told);
+    }
     match text.split_once('=') {
         None if !text.is_empty() && !text.contains(':') => buffer(text).map(ArgSpec::Typed),
         Some((scalar, value)) => match scalar.split_once(':') {
@@ -309,6 +316,16 @@ fn buffer(text: &str) -> Result<Arg, SpecError> {
         Ok(0) => Ok(Arg::Buffer(name.to_owned())),
         Ok(offset) => Ok(Arg::BufferAt { name: name.to_owned(), offset }),
         Err(_) => fail(format!("{text:?}: {element:?} is not an element number; expected NAME@ELEMENT, such as x@16")),
+    }
+}
+
+/// `:20000`: the value of the counter when all work is done.
+fn counter(total: &str) -> Result<Arg, SpecError> {
+    match total.strip_prefix(':').and_then(|total| total.trim().parse().ok()) {
+        Some(total) if total > 0 => Ok(Arg::Progress(total)),
+        _ => fail(
+            "the total of the counter must be a whole number, at least 1; expected NAME=@progress:TOTAL, such as done=@progress:20000",
+        ),
     }
 }
 

@@ -5,7 +5,7 @@ use std::{pin::pin, time::Duration};
 use futures::FutureExt as _;
 use gpufleet::{
     Fleet, Job, JobError, JobHandle, JobResult, SubmitError, UnreadOutput,
-    schema::{JobId, PoolName, Program},
+    schema::{JobId, PoolName, PrintfOutput, Program},
 };
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
     connection,
     exit::Exit,
     kept, output,
+    progress::{ProgressDisplay, Subscription},
     recent::{self, Seen},
     waiting::{self, Spinner},
 };
@@ -55,8 +56,9 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
         builder = builder.blobs(location);
     }
     let connecting = connection::producer(&options.producer, builder);
+    let spinner = Spinner::new("connecting to the broker").quiet(options.progress.quiet);
     let fleet = tokio::select! {
-        fleet = Spinner::new("connecting to the broker").around(connecting) => fleet?,
+        fleet = spinner.around(connecting) => fleet?,
         () = waiting::interrupt() => {
             return Err(Complaint::new(Exit::Interrupted, "interrupted before the job was submitted"));
         }
@@ -86,12 +88,13 @@ async fn planned(options: &Options, has_store: bool) -> Result<Plan, Complaint> 
 
 async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadline) -> Result<Exit, Complaint> {
     let (id, pool) = (plan.job.id(), plan.pool.clone());
+    let format = options.progress.result_format(&options.output);
     if options.detach
         && let Some(warning) = plan.keeping.warning()
     {
         output::warn(&warning);
     }
-    let spinner = Spinner::new("submitting the job");
+    let spinner = Spinner::new("submitting the job").quiet(options.progress.quiet);
     let confirmed = confirmed(fleet, plan.job.clone(), &spinner);
     let mut handle = tokio::select! {
         handle = spinner.clone().around(confirmed) => match handle {
@@ -103,20 +106,24 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadlin
         },
         () = waiting::interrupt() => return Err(interrupted_before()),
         () = deadline.passed() => {
-            report::unfinished(id, options.output.format)?;
+            report::unfinished(id, format)?;
             return Err(unconfirmed(fleet, id, deadline));
         }
     };
     recent::note(id, Seen::Submitted);
     if options.detach {
-        report::submitted(id, options.output.format)?;
+        report::submitted(id, format)?;
         waiting::warn_if_unserved(fleet, &pool, deadline.left()).await;
         return Ok(Exit::Success);
     }
+    let waiting_for = format!("waiting for job {id}");
+    let mut display = ProgressDisplay::new(waiting_for, &options.progress, options.output.format);
     tokio::select! {
-        outcome = complete(fleet, &plan, &mut handle, deadline) => conclude(outcome, &plan, options),
+        outcome = complete(fleet, &plan, &mut handle, deadline, &mut display) => {
+            conclude(outcome, &plan, options, display)
+        }
         () = waiting::interrupt() => {
-            report::unfinished(id, options.output.format)?;
+            report::unfinished(id, format)?;
             output::note(&format!("interrupted: {}", plan.keeping.advice(id)));
             Ok(Exit::Interrupted)
         }
@@ -148,11 +155,16 @@ async fn complete(
     plan: &Plan,
     handle: &mut JobHandle,
     deadline: &Deadline,
+    display: &mut ProgressDisplay,
 ) -> Result<Completed, JobError> {
-    let result = wait(fleet, &plan.pool, handle, deadline).await?;
-    let saving = Spinner::new("writing the outputs").around(saving::save_all(fleet, &result, &plan.saves));
-    let (job_id, waited) = (result.job_id, deadline.timeout());
+    let (job_id, spinner) = (handle.id(), display.spinner());
+    let waiting = wait(fleet, &plan.pool, handle, deadline, spinner);
+    let subscribe = async || Subscription::to(fleet.clone(), &plan.pool, job_id).await;
+    let result = display.during(waiting, subscribe).await?;
+    let spinner = Spinner::new("writing the outputs").quiet(display.is_quiet());
+    let saving = spinner.around(saving::save_all(fleet, &result, &plan.saves));
     let saved = tokio::time::timeout(deadline.left(), saving).await;
+    let waited = deadline.timeout();
     let (written, lost) = saved.map_err(|_| JobError::DeadlinePassed { job_id, waited })?;
     Ok(Completed { result, written, lost })
 }
@@ -163,10 +175,10 @@ async fn wait(
     pool: &PoolName,
     handle: &mut JobHandle,
     deadline: &Deadline,
+    spinner: Spinner,
 ) -> Result<JobResult<UnreadOutput>, JobError> {
     /// A worker answers a small job sooner, and then the check is not worth its cost.
     const ASK_AFTER: Duration = Duration::from_millis(500);
-    let spinner = Spinner::new(format!("waiting for job {}", handle.id()));
     let outcome = match handle.wait_unread(deadline.left().min(ASK_AFTER)).await {
         Err(JobError::DeadlinePassed { .. }) if !deadline.has_passed() => {
             waiting::warn_if_unserved(fleet, pool, deadline.left()).await;
@@ -180,28 +192,35 @@ async fn wait(
     })
 }
 
-fn conclude(outcome: Result<Completed, JobError>, plan: &Plan, options: &Options) -> Result<Exit, Complaint> {
-    if let Ok(Completed { result: JobResult { job_id, .. }, .. }) = &outcome {
-        recent::note(*job_id, Seen::Ended);
-    }
-    if let Err(JobError::Failed(failed)) = &outcome {
-        recent::note(failed.job_id, Seen::Ended);
-    }
+fn conclude(
+    outcome: Result<Completed, JobError>,
+    plan: &Plan,
+    options: &Options,
+    mut display: ProgressDisplay,
+) -> Result<Exit, Complaint> {
+    let format = options.progress.result_format(&options.output);
+    let mut ended = |job_id, attempt, printed: &mut Option<PrintfOutput>| {
+        recent::note(job_id, Seen::Ended);
+        display.finish(job_id, Some(attempt), printed)?;
+        display.end_line()
+    };
     match outcome {
-        Ok(Completed { result, written, lost }) => {
-            report::succeeded(&result, written, options.output.format)?;
+        Ok(Completed { mut result, written, lost }) => {
+            ended(result.job_id, result.attempt, &mut result.printf_output)?;
+            report::succeeded(&result, written, format)?;
             match lost {
                 None => Ok(Exit::Success),
                 Some(complaint) => Err(complaint.hint(plan.keeping.after_loss(result.job_id))),
             }
         }
-        Err(JobError::Failed(failed)) => {
-            report::failed(&failed, options.output.format)?;
+        Err(JobError::Failed(mut failed)) => {
+            ended(failed.job_id, failed.attempt, &mut failed.printf_output)?;
+            report::failed(&failed, format)?;
             Err(failure::complaint(&failed, plan.source.as_ref()))
         }
         Err(error @ JobError::DeadlinePassed { .. }) => {
             let id = error.job_id();
-            report::unfinished(id, options.output.format)?;
+            report::unfinished(id, format)?;
             Err(Complaint::new(Exit::DeadlinePassed, error.to_string()).hint(plan.keeping.advice(id)))
         }
         Err(error @ JobError::Closed { job_id }) => {

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use gpufleet::schema::{AttemptState, Failure, FailureCode, JobId, JobState, Verdict};
-use gpufleet_ledger::{JobRow, Ledger};
+use gpufleet_ledger::{JobDetail, JobRow, Ledger};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -13,19 +13,20 @@ use super::{
     connection,
     exit::{self, Exit},
     json, lookup,
-    options::{LedgerOptions, OutputOptions},
+    options::{BrokerOptions, LedgerOptions, OutputOptions},
     outage::Patient,
-    output,
+    output, printed,
+    progress::{ProgressDisplay, ProgressOptions, Subscription},
     recent::{self, Recent},
-    spec,
-    waiting::{self, Spinner},
+    spec, waiting,
 };
 
 /// Wait until jobs have ended
 ///
 /// Prints the state of each job. The exit code is 0 if all have succeeded, else that of the first one that has not, as for `gpufleet submit`.
+/// The progress of a single job comes from the broker.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", json::WAIT, exit::TABLE))]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n{}\n\n{}", json::WAIT, json::FOLLOW, exit::TABLE))]
 pub struct Options {
     /// Ids of the jobs. The beginning or the end of an id is enough if it is unique; @last is the job that you submitted last
     #[arg(value_name = "ID", required = true)]
@@ -37,7 +38,11 @@ pub struct Options {
     #[arg(long, value_name = "DURATION", value_parser = spec::duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
+    progress: ProgressOptions,
+    #[command(flatten)]
     output: OutputOptions,
+    #[command(flatten)]
+    broker: BrokerOptions,
     #[command(flatten)]
     ledger: LedgerOptions,
 }
@@ -67,20 +72,32 @@ struct Wanted {
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let told = match options.ids.as_slice() {
         [id] => format!("waiting for job {id}"),
+        ids if options.progress.follow => return Err(not_one(ids.len())),
         ids => format!("waiting for {} jobs", ids.len()),
     };
-    let spinner = Spinner::new(told);
-    let waiting = spinner.clone().around(wait(options, &spinner));
-    let jobs = waiting::unless_interrupted(waiting, "interrupted; the jobs keep running").await?;
-    options.output.format.print(&jobs, |jobs| jobs.iter().map(line).collect())?;
+    let mut display = ProgressDisplay::new(told, &options.progress, options.output.format);
+    let waiting = display.spinner().around(wait(options, &mut display));
+    let details = waiting::unless_interrupted(waiting, "interrupted; the jobs keep running").await?;
+    if let [detail] = details.as_slice() {
+        display.finish(detail.job.job_id, detail.job.attempt, &mut printed::by_deciding_attempt(detail))?;
+        display.end_line()?;
+    }
+    let jobs: Vec<JobRow> = details.into_iter().map(|detail| detail.job).collect();
+    options.progress.result_format(&options.output).print(&jobs, |jobs| jobs.iter().map(line).collect())?;
     Ok(jobs.iter().map(exit_of).find(|exit| *exit != Exit::Success).unwrap_or(Exit::Success))
 }
 
+fn not_one(jobs: usize) -> Complaint {
+    Complaint::usage(format!("--follow shows one job, and {jobs} are given"))
+        .hint("leave --follow out, or start a command for each job: gpufleet logs --follow ID")
+}
+
 /// The jobs that have ended: all of them, or the first.
-async fn wait(options: &Options, spinner: &Spinner) -> Result<Vec<JobRow>, Complaint> {
+async fn wait(options: &Options, display: &mut ProgressDisplay) -> Result<Vec<JobDetail>, Complaint> {
     let since = Instant::now();
     let deadline = options.timeout.and_then(|timeout| since.checked_add(timeout));
-    let mut patient = Patient::new(spinner, deadline, CONSOLATION);
+    let spinner = display.spinner();
+    let mut patient = Patient::new(&spinner, deadline, CONSOLATION);
     let ledger = &patient.ask(async || connection::ledger(&options.ledger).await).await?;
     let mut wanted = Vec::with_capacity(options.ids.len());
     for id in &options.ids {
@@ -88,14 +105,21 @@ async fn wait(options: &Options, spinner: &Spinner) -> Result<Vec<JobRow>, Compl
     }
     let again: Vec<Recent> = recent::all().into_iter().filter(Recent::is_submitted_again).collect();
     let states = async |ids: &[JobId]| states(ledger, ids, &again).await;
-    let ended = ended(&wanted, options, since, &mut patient, states).await?;
-    let mut rows = Vec::with_capacity(ended.len());
+    let ended = ended(&wanted, options, since, &mut patient, states);
+    let ended = match wanted.as_slice() {
+        [Wanted { id, .. }] => {
+            let pool = async || ledger.job(*id).await.ok().flatten().and_then(|detail| detail.job.pool);
+            Box::pin(display.during(ended, async || Subscription::connect(&options.broker, *id, &pool).await)).await?
+        }
+        _ => ended.await?,
+    };
+    let mut details = Vec::with_capacity(ended.len());
     for id in ended {
         let job =
             patient.ask(async || ledger.job(id).await.map_err(|error| connection::ledger_complaint(&error))).await?;
-        rows.extend(job.map(|detail| detail.job));
+        details.extend(job);
     }
-    Ok(rows)
+    Ok(details)
 }
 
 /// The states of the jobs. Of those that this user submitted again, the outcome of an earlier submission is not the one to wait for.
@@ -148,7 +172,7 @@ async fn ended(
                 "the ledger does not have job {} yet; {CONSOLATION}, and this command waits. If it stays so, check the recorder with `gpufleet doctor`",
                 first.id
             );
-            output::warn(&told);
+            patient.aside(|| output::warn(&told));
         }
         sleep(POLL).await;
     }
@@ -198,7 +222,8 @@ fn late(open: usize, missing: usize, timeout: Duration) -> Complaint {
     }
 }
 
-fn line(job: &JobRow) -> String {
+/// How the job ended, and why.
+pub fn line(job: &JobRow) -> String {
     match &job.failure {
         Some(failure) if job.state != JobState::Succeeded => {
             format!("{}  {}: {}\n", job.job_id, job.state, failure.message)
@@ -207,7 +232,8 @@ fn line(job: &JobRow) -> String {
     }
 }
 
-fn exit_of(job: &JobRow) -> Exit {
+/// The exit code for the outcome of a job.
+pub fn exit_of(job: &JobRow) -> Exit {
     let failure = job
         .failure
         .as_ref()
@@ -228,7 +254,10 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::command_line::{Command, Options as All};
+    use crate::{
+        command_line::{Command, Options as All},
+        waiting::Spinner,
+    };
 
     const ID: &str = "01990f3e-0000-7000-8000-000000000001";
 

@@ -48,19 +48,23 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 async fn explain(options: &Options) -> Result<(Explanation, Box<JobDetail>), Complaint> {
     let (detail, workers, pools) = Source::ask(&options.source, async |source| read(source, &options.id).await).await?;
     let pool = detail.job.pool.as_deref().and_then(|pool| pool.parse::<PoolName>().ok());
-    // A session is not in the queues of its pool's jobs.
-    let is_in_queues = detail.job.state == JobState::Queued && !detail.job.is_session();
-    let depth = match pool.filter(|_| is_in_queues) {
+    let depth = match pool.filter(|_| detail.job.state == JobState::Queued) {
         None => None,
-        Some(pool) => {
-            let fleet = connection::fleet(&options.broker, Fleet::builder()).await?;
-            let depth = pools::depth(&fleet, &pool).await?;
-            let _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()).await;
-            Some(Depth { messages: depth.messages, consumers: depth.consumers })
-        }
+        Some(pool) => Some(depth(options, &pool, detail.job.is_session()).await?),
     };
     let situation = Situation { detail: &detail, depth, workers: &workers, pools: &pools, now: Utc::now() };
     Ok((situation.explain(), detail))
+}
+
+/// Asks the broker for the depth of the queues in which the job waits.
+async fn depth(options: &Options, pool: &PoolName, is_session: bool) -> Result<Depth, Complaint> {
+    let fleet = connection::fleet(&options.broker, Fleet::builder()).await?;
+    let depth = match is_session {
+        true => pools::session_depth(&fleet, pool).await?,
+        false => pools::depth(&fleet, pool).await?,
+    };
+    let _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()).await;
+    Ok(Depth { messages: depth.messages, consumers: depth.consumers })
 }
 
 /// The job, and if it waits, the workers and pools.
@@ -103,7 +107,8 @@ fn does_not_wait(detail: &JobDetail) -> String {
 #[cfg(test)]
 mod tests {
     use chrono::{DateTime, TimeDelta};
-    use gpufleet_ledger::AttemptRow;
+    use gpufleet::schema::{DeviceSessions, PoolSessions, SessionsSeen};
+    use gpufleet_ledger::{AttemptRow, JobRow};
 
     use super::*;
     use crate::{history::tests::job, show::tests::attempt, workers};
@@ -173,18 +178,99 @@ mod tests {
         assert_eq!(found(&queued, None, &busy, &[]), [""; 0]);
     }
 
-    #[test]
-    fn a_session_waits_for_a_lease_whatever_the_jobs_of_its_pool_do() {
-        let over = [pool("default", 50.0, 90.0, 0), pool("team-a", 50.0, 10.0, 1)];
+    const GIB: u64 = 1 << 30;
+
+    /// Returns a worker that has `open` of `open_max` sessions, which take half of the memory for sessions on its only device.
+    fn with_sessions(open: u32, open_max: u32) -> WorkerRow {
+        let mut worker = worker(2);
+        let pools = vec![PoolSessions { pool: PoolName::default(), open_max }];
+        worker.sessions = Some(SessionsSeen { hosts: vec!["gpu-7".to_owned()], ports: [9480, 9499], pools });
+        let sessions = DeviceSessions { open, memory_bytes: 20 * GIB, memory_bytes_max: 40 * GIB, overhead_bytes: GIB };
+        worker.devices[0].pools[0].sessions = Some(sessions);
+        worker
+    }
+
+    fn session(lease: impl Into<Option<u64>>) -> JobDetail {
         let mut queued = detail();
-        queued.job.program = Some("session".to_owned());
-        for depth in [None, Some((0, 1)), Some((3, 0))] {
-            assert_eq!(found(&queued, depth, &worker(2), &over), ["lease"]);
+        (queued.job.program, queued.job.lease_bytes) = (Some("session".to_owned()), lease.into());
+        queued
+    }
+
+    /// Returns the reason for which a session waits, and its text.
+    fn session_reason(session: &JobDetail, depth: Option<(u64, u32)>, worker: &WorkerRow) -> (String, String) {
+        let over = [pool("default", 50.0, 90.0, 0), pool("team-a", 50.0, 10.0, 1)];
+        let mut reasons = explained(session, depth, worker, &over).reasons;
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
+        let reason = reasons.remove(0);
+        (reason.reason, reason.text)
+    }
+
+    #[test]
+    fn a_session_waits_for_a_worker_that_takes_sessions() {
+        let elsewhere =
+            JobDetail { job: JobRow { pool: Some("team-z".to_owned()), ..session(GIB).job }, ..session(GIB) };
+        for depth in [None, Some((3, 0))] {
+            let (reason, text) = session_reason(&elsewhere, depth, &worker(0));
+            assert_eq!(reason, "no_consumer");
+            assert!(text.ends_with("gpufleet-worker run --pool team-z:sessions=1"), "{text}");
+            let (reason, text) = session_reason(&session(GIB), depth, &worker(0));
+            assert_eq!(reason, "no_sessions");
+            assert!(text.contains("no worker of pool default takes sessions"), "{text}");
         }
-        let explanation = explained(&queued, None, &worker(0), &[]);
-        assert!(explanation.reasons[0].text.contains("are free on a device now"), "{explanation:?}");
-        queued.job.pool = Some("team-z".to_owned());
-        assert_eq!(found(&queued, None, &worker(0), &[]), ["no_consumer"]);
+        let (reason, text) = session_reason(&session(GIB), Some((1, 0)), &with_sessions(1, 4));
+        assert_eq!(reason, "no_consumer");
+        assert!(text.contains("although 1 of its workers should"), "{text}");
+        let (reason, text) = session_reason(&session(GIB), Some((0, 1)), &worker(0));
+        assert_eq!(reason, "lease", "its heartbeat is on the way");
+        assert!(text.contains("heartbeats name none"), "{text}");
+    }
+
+    #[test]
+    fn a_session_waits_for_its_turn() {
+        let (reason, text) = session_reason(&session(GIB), None, &with_sessions(4, 4));
+        assert_eq!(
+            (reason.as_str(), text.as_str()),
+            ("sessions_open", "4 of 4 sessions of pool default are open; the next one starts when one ends")
+        );
+        let (_, text) = session_reason(&session(GIB), Some((2, 1)), &with_sessions(4, 4));
+        assert!(text.contains("are open, and 2 sessions wait in its queue; "), "{text}");
+    }
+
+    #[test]
+    fn a_session_waits_for_memory_or_asks_for_more_than_there_ever_is() {
+        let told = |lease: u64| session_reason(&session(lease), Some((0, 1)), &with_sessions(1, 4));
+        let (reason, text) = told(39 * GIB + 1);
+        assert_eq!(reason, "lease_too_large");
+        assert!(text.contains("it asks for 39.0 GiB, but") && text.contains("at most 39.0 GiB on any"), "{text}");
+        let (reason, text) = told(39 * GIB);
+        assert_eq!(reason, "memory");
+        assert!(text.contains("leave at most 19.0 GiB for it on a device of pool default"), "{text}");
+        assert_eq!(told(19 * GIB).0, "lease");
+        // Jobs have declared most of the device's memory.
+        let mut busy = with_sessions(1, 4);
+        busy.devices[0].pools[0].memory_bytes = busy.devices[0].memory_bytes - 2 * GIB;
+        let (reason, text) = session_reason(&session(2 * GIB), None, &busy);
+        assert!(reason == "memory" && text.contains("leave at most 1.00 GiB"), "{reason}: {text}");
+    }
+
+    #[test]
+    fn a_session_that_nothing_known_keeps_may_have_requirements() {
+        for lease in [Some(GIB), None] {
+            let (reason, text) = session_reason(&session(lease), None, &with_sessions(2, 4));
+            assert_eq!(reason, "lease");
+            assert!(
+                text.starts_with("2 of 4 sessions of pool default are open, and up to 19.0 GiB are free"),
+                "{text}"
+            );
+        }
+        let mut young = session(GIB);
+        young.job.created_at = now();
+        let (_, text) = session_reason(&young, None, &with_sessions(2, 4));
+        assert!(text.contains("it was submitted a moment ago"), "{text}");
+        let mut sick = with_sessions(2, 4);
+        sick.devices[0].out_of_service = Some("it failed".to_owned());
+        let (reason, text) = session_reason(&session(GIB), None, &sick);
+        assert!(reason == "lease" && text.contains("a device in service"), "{reason}: {text}");
     }
 
     #[test]
@@ -210,6 +296,9 @@ mod tests {
             "retry_due",
             "ledger_and_broker_disagree",
             "ask_broker",
+            "no_sessions",
+            "lease_too_large",
+            "sessions_open",
             "lease",
         ] {
             assert!(json::WHY.contains(reason), "{reason}");

@@ -229,7 +229,7 @@ pub fn device_cells(device: &DeviceRow) -> Vec<String> {
 #[cfg(test)]
 pub mod tests {
     use chrono::Duration;
-    use gpufleet::schema::PoolUse;
+    use gpufleet::schema::{DeviceSessions, PoolSessions, PoolUse, SessionsSeen};
     use gpufleet_ledger::{WorkerRow, WorkerState};
 
     use super::*;
@@ -248,6 +248,7 @@ pub mod tests {
             heard_at: seen,
             is_silent: !has_left && seconds_ago > 30,
             has_left,
+            sessions: None,
             devices: vec![device_row(0)],
         }
     }
@@ -269,6 +270,7 @@ pub mod tests {
                 memory_bytes: 3 << 30,
                 weight: Some(1),
                 guaranteed_bytes: Some(0),
+                sessions: None,
             }],
             memory_used_bytes: None,
             utilization_percent: Some(41),
@@ -316,6 +318,10 @@ pub mod tests {
 
     #[test]
     fn the_help_names_every_field_of_the_json() {
-        json::check(json::WORKERS, &ListedWorker::from(worker("a", 1, false)));
+        let mut worker = worker("a", 1, false);
+        let pools = vec![PoolSessions { pool: "default".parse().unwrap(), open_max: 4 }];
+        worker.sessions = Some(SessionsSeen { hosts: vec!["gpu-7".to_owned()], ports: [9480, 9499], pools });
+        worker.devices[0].pools[0].sessions = Some(DeviceSessions::default());
+        json::check(json::WORKERS, &ListedWorker::from(worker));
     }
 }

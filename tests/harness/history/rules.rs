@@ -73,7 +73,11 @@ fn by_job(events: &[Event]) -> BTreeMap<JobId, JobEvents<'_>> {
                 }));
                 events.ends.push(end);
             }
-            Event::Submitted(_) | Event::WorkerSeen(_) | Event::Action(_) | Event::Later(_) => {}
+            Event::Submitted(_)
+            | Event::WorkerSeen(_)
+            | Event::Action(_)
+            | Event::SessionProgress(_)
+            | Event::Later(_) => {}
         }
     }
     jobs

@@ -84,6 +84,7 @@ fn detail(job_id: JobId, attempts: Vec<AttemptRow>) -> JobDetail {
         emulated: Some(true),
         failure: None,
         input_bytes: Some(0),
+        lease_bytes: None,
         output_bytes: Some(0),
         queue_us: None,
         kernel_us: None,

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, mem};
 
 use gpufleet_schema::{
-    DeviceSeen, Event, JobInfo, KeptData, KeptOutput, MessageId, RanOn, bounds::MESSAGE_BYTES_MAX, encoding, topology,
+    DeviceSeen, Event, JobInfo, KeptData, KeptOutput, MessageId, RanOn, SessionsSeen, Started,
+    bounds::MESSAGE_BYTES_MAX, encoding, topology,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -67,13 +68,16 @@ impl EventBatch {
         Self { events: vec![event], ..Self::default() }
     }
 
-    /// The messages to publish, one for each routing key. Each has a new id, which it keeps when it is published again.
+    /// The messages to publish: one for each routing key, and one for each event that travels alone. Each has a new id, which it keeps when
+    /// it is published again.
     pub(super) fn messages(&self, origin: &Origin) -> Result<Vec<Message>, PublishError> {
+        let (alone, together): (Vec<&Event>, Vec<&Event>) = self.events.iter().partition(|event| event.travels_alone());
         let mut by_key = BTreeMap::<String, Vec<&Event>>::new();
-        for event in &self.events {
+        for event in together {
             by_key.entry(origin.routing_key(event)).or_default().push(event);
         }
-        by_key.into_iter().map(|(key, events)| message(origin, key, &events)).collect()
+        let alone = alone.into_iter().map(|event| (origin.routing_key(event), vec![event]));
+        by_key.into_iter().chain(alone).map(|(key, events)| message(origin, key, &events)).collect()
     }
 }
 
@@ -117,6 +121,8 @@ pub(super) fn weight(event: &Event) -> usize {
     const TRACE_CONTEXT: usize = 70;
     /// The numbers of a session and the names of their fields.
     const SESSION: usize = 220;
+    /// A lease and the name of its field.
+    const LEASE: usize = 22;
     let job = |job: &JobInfo| {
         let labels: usize = job.labels.iter().map(|(name, value)| name.len() + value.len() + 6).sum();
         job.kernel.len()
@@ -126,14 +132,14 @@ pub(super) fn weight(event: &Event) -> usize {
             + job.user_id.as_ref().map_or(0, String::len)
             + job.blobs.len() * DIGEST
             + job.traceparent.map_or(0, |_| TRACE_CONTEXT)
+            + job.lease_bytes.map_or(0, |_| LEASE)
     };
     let ran_on = |ran_on: Option<&RanOn>| ran_on.map_or(0, |it| it.worker.as_str().len() + it.device_name.len() + 60);
+    let started = |event: &Started| job(&event.job) + event.worker.as_str().len() + ran_on(event.ran_on.as_ref());
     FIXED
         + match event {
             Event::Submitted(submitted) => job(&submitted.job),
-            Event::Started(started) => {
-                job(&started.job) + started.worker.as_str().len() + ran_on(started.ran_on.as_ref())
-            }
+            Event::Started(event) => started(event),
             Event::AttemptFinished(finished) => {
                 let failure = finished.failure.as_ref();
                 let texts = failure.map_or(0, |f| f.message.len() + f.detail.as_ref().map_or(0, String::len));
@@ -149,9 +155,15 @@ pub(super) fn weight(event: &Event) -> usize {
             }
             Event::WorkerSeen(seen) => {
                 let devices: usize = seen.devices.iter().map(device).sum();
-                seen.worker.as_str().len() + seen.host.len() + seen.revision.len() + seen.pools.len() * 104 + devices
+                seen.worker.as_str().len()
+                    + seen.host.len()
+                    + seen.revision.len()
+                    + seen.pools.len() * 104
+                    + devices
+                    + seen.sessions.as_ref().map_or(0, sessions)
             }
             Event::Later(later) => later.encoded.len(),
+            Event::SessionProgress(progress) => SESSION + started(&progress.started),
             Event::Action(action) => {
                 let optional = [&action.from, &action.reported_by].map(|text| text.as_ref().map_or(0, String::len));
                 action.who.len() + action.action.len() + action.target.len() + optional.iter().sum::<usize>()
@@ -171,8 +183,23 @@ fn device(device: &DeviceSeen) -> usize {
     const FIXED: usize = 400;
     /// A pool's name and its use of the device.
     const POOL: usize = 200;
+    /// The numbers of a pool's sessions on the device.
+    const SESSIONS: usize = 110;
     let reason = device.out_of_service.as_ref().map_or(0, String::len);
-    FIXED + device.uuid.len() + device.name.len() + reason + device.pools.len() * POOL
+    FIXED
+        + device.uuid.len()
+        + device.name.len()
+        + reason
+        + device.pools.iter().map(|pool| POOL + pool.sessions.map_or(0, |_| SESSIONS)).sum::<usize>()
+}
+
+fn sessions(seen: &SessionsSeen) -> usize {
+    /// Field names, numbers and structure.
+    const FIXED: usize = 50;
+    /// A pool's name and its number of sessions.
+    const POOL: usize = 130;
+    let hosts: usize = seen.hosts.iter().map(|host| host.len() + 5).sum();
+    FIXED + hosts + seen.pools.len() * POOL
 }
 
 #[cfg(test)]
@@ -180,8 +207,9 @@ mod tests {
     use std::sync::Arc;
 
     use gpufleet_schema::{
-        AttemptFinished, AttemptState, BlobDigest, Dtype, Failure, FailureCode, JobId, KeptOutputs, PoolUse,
-        PrintfOutput, Priority, SessionUse, Submitted, Timings, TraceContext, Verdict, WorkerSeen,
+        AttemptFinished, AttemptState, BlobDigest, DeviceSessions, Dtype, Failure, FailureCode, JobId, KeptOutputs,
+        PoolSessions, PoolUse, PrintfOutput, Priority, SessionProgress, SessionUse, Submitted, Timings, TraceContext,
+        Verdict, WorkerSeen,
         bounds::{
             BUFFERS_MAX, DIMENSIONS_MAX, KEPT_INLINE_BYTES_MAX, LABELS_MAX, NAME_BYTES_MAX, PRINTF_OUTPUT_BYTES_MAX,
             TEXT_BYTES_MAX,
@@ -201,6 +229,7 @@ mod tests {
             program: "catalog".to_owned(),
             kernel: kernel.to_owned(),
             input_bytes: 1 << 20,
+            lease_bytes: None,
             client: Some("client".to_owned()),
             submitted_ms: Some(1_700_000_000_000),
             user_id: None,
@@ -229,6 +258,17 @@ mod tests {
 
     const WORKER: Origin = Origin { exchange: topology::EVENTS_WORKER, user_id: None };
 
+    #[test]
+    fn progress_of_a_session_leaves_in_a_message_of_its_own() {
+        let events = [progress(), submitted("saxpy"), progress()];
+        let batch = EventBatch { events: events.to_vec(), ..EventBatch::default() };
+        let messages = batch.messages(&WORKER).unwrap();
+        let sent = messages.iter().map(|message| encoding::decode_events(&message.body).unwrap());
+        let [first, other, second] = events;
+        assert_eq!(sent.collect::<Vec<_>>(), [vec![other], vec![first], vec![second]]);
+        assert!(messages.iter().all(|message| message.routing_key == topology::EVENTS_KEY));
+    }
+
     fn room() -> OwnedSemaphorePermit {
         Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap()
     }
@@ -253,6 +293,7 @@ mod tests {
             user_id: Some("u".repeat(255)),
             blobs: vec![BlobDigest::of(b""); BUFFERS_MAX],
             traceparent: Some(TraceContext::new(u128::MAX, u64::MAX, true)),
+            lease_bytes: Some(u64::MAX),
             ..job
         };
         let failure = Failure::new(Verdict::User, FailureCode::InvalidTask, "m".repeat(2000));
@@ -291,6 +332,17 @@ mod tests {
             exit_code: Some(i32::MIN),
             signal: Some(i32::MIN),
         }
+    }
+
+    /// What a session has done whose texts are as long as they may be.
+    fn progress() -> Event {
+        let Event::AttemptFinished(AttemptFinished { job: Some(job), worker, .. }) = refused() else { unreachable!() };
+        let device_name = "n".repeat(TEXT_BYTES_MAX);
+        let ran_on = RanOn { worker: worker.clone(), device: u32::MAX, device_name, emulated: false };
+        let (device, ran_on, at_ms) = (u32::MAX, Some(ran_on), i64::MAX);
+        let started = Started { job: *job, attempt: u32::MAX, worker, device, ran_on, at_ms };
+        let (sequence, at_ms, charged_us) = (u32::MAX, i64::MAX, u64::MAX);
+        Event::SessionProgress(Box::new(SessionProgress { started, sequence, at_ms, charged_us, session: session() }))
     }
 
     /// The end of a job that printed as much as is kept.
@@ -334,6 +386,12 @@ mod tests {
                     memory_bytes: u64::MAX,
                     weight: Some(u32::MAX),
                     guaranteed_bytes: Some(u64::MAX),
+                    sessions: Some(DeviceSessions {
+                        open: u32::MAX,
+                        memory_bytes: u64::MAX,
+                        memory_bytes_max: u64::MAX,
+                        overhead_bytes: u64::MAX,
+                    }),
                 };
                 8
             ],
@@ -352,13 +410,18 @@ mod tests {
             pools: vec![pool(); 8],
             devices: vec![device; 16],
             jobs_running: u32::MAX,
+            sessions: Some(SessionsSeen {
+                hosts: vec!["h".repeat(255); 2],
+                ports: [u16::MAX; 2],
+                pools: vec![PoolSessions { pool: pool(), open_max: u32::MAX }; 8],
+            }),
             leaving: true,
         })
     }
 
     #[test]
     fn no_event_weighs_less_than_its_bytes() {
-        for event in [refused(), printed(), kept(), seen()] {
+        for event in [refused(), printed(), kept(), seen(), progress()] {
             let bytes = encoding::encode_events(std::slice::from_ref(&event)).unwrap().len();
             assert!(weight(&event) >= bytes, "{} for {bytes}: {event:?}", weight(&event));
             assert!(weight(&event) < 2 * bytes, "{} for {bytes}: {event:?}", weight(&event));

@@ -83,6 +83,9 @@ impl Properties {
         if let Some(timestamp) = self.timestamp {
             amqp = amqp.with_timestamp(timestamp);
         }
+        if let Some(time) = self.expires_after {
+            amqp = amqp.with_expiration(time.as_millis().to_string().into());
+        }
         if !self.headers.is_empty() {
             amqp = amqp.with_headers(self.header_table());
         }
@@ -112,6 +115,7 @@ impl Properties {
             kind: text(amqp.kind()),
             timestamp: *amqp.timestamp(),
             user_id: text(amqp.user_id()),
+            expires_after: None,
             headers: headers.filter_map(|(name, value)| Some((name.to_string(), header(value)?))).collect(),
         }
     }
@@ -134,6 +138,8 @@ fn header(value: &AMQPValue) -> Option<HeaderValue> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn full() -> Properties {
@@ -146,6 +152,7 @@ mod tests {
             kind: some("gpufleet.task"),
             timestamp: Some(1_700_000_000),
             user_id: some("guest"),
+            expires_after: None,
             headers: [("n".to_owned(), HeaderValue::Int(-7)), ("t".to_owned(), "text".into())].into(),
         }
     }
@@ -158,6 +165,13 @@ mod tests {
     fn properties_round_trip() {
         assert_eq!(Properties::from_amqp(&full().to_amqp()), full());
         assert_eq!(Properties::from_amqp(&Properties::default().to_amqp()), Properties::default());
+    }
+
+    #[test]
+    fn a_time_to_live_is_written_in_milliseconds_and_not_read() {
+        let amqp = Properties { expires_after: Some(Duration::from_secs(30)), ..full() }.to_amqp();
+        assert_eq!(amqp.expiration().as_ref().map(ToString::to_string).as_deref(), Some("30000"));
+        assert_eq!(Properties::from_amqp(&amqp), full());
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct PoolSpec {
     /// The broker users who may submit jobs; `None` if all may.
     pub users: Option<BTreeSet<String>>,
     pub sessions: SessionAllowance,
+    /// The number of its executors on each device.
+    pub executors: u32,
 }
 
 /// The sessions that a pool may have on this worker.
@@ -51,7 +53,7 @@ pub enum PoolSpecError {
     #[error("{0}")]
     Name(String),
     #[error(
-        "{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, {TIMES}, {SESSIONS}"
+        "{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, executors=N, {TIMES}, {SESSIONS}"
     )]
     Option(String),
     #[error("users=: expected names of broker users, as in users=anna,bert")]
@@ -60,6 +62,10 @@ pub enum PoolSpecError {
     Weight(String),
     #[error("memory={0}: expected a percentage of the device memory from 0.1% to 100%, as in memory=50%")]
     Memory(String),
+    #[error(
+        "executors={0}: expected a whole number from 1 to {EXECUTORS_MAX}; each executor takes a CUDA context on every device"
+    )]
+    Executors(String),
     #[error("sessions={0}: expected a whole number from 0 to {SESSIONS_MAX}")]
     Sessions(String),
     #[error("sessions: a session runs any code, so its pool needs allow=source")]
@@ -92,6 +98,8 @@ const WEIGHT_MAX: u32 = 1000;
 const PERMILLE: u32 = 1000;
 const TIMES: &str = "time-default=TIME, time-max=TIME, queue-default=TIME, queue-max=TIME";
 const SESSIONS: &str = "sessions=N, session-memory=N%, session-time-max=TIME or session-idle=TIME";
+/// Maximum number of executors of a pool on a device. Eight contexts take about 4 GiB of a GPU.
+const EXECUTORS_MAX: u32 = 8;
 /// Maximum number of sessions of a pool on a worker. Each takes two processes and a context on a device.
 const SESSIONS_MAX: u16 = 256;
 /// The longest time limit of sessions: a day less than the consumer timeout that `deploy/` sets, which ends with a redelivery.
@@ -106,6 +114,7 @@ impl FromStr for PoolSpec {
         let (mut guarantee, mut allow, mut times) =
             (PoolGuarantee::default(), Allow::default(), TimeAllowances::default());
         let (mut affinity, mut users, mut sessions) = (false, None::<BTreeSet<String>>, SessionAllowance::default());
+        let mut executors = 1;
         for option in options.into_iter().flat_map(|options| options.split(',')) {
             match option.split_once('=') {
                 Some(("weight", value)) => guarantee.weight = weight(value)?,
@@ -115,6 +124,7 @@ impl FromStr for PoolSpec {
                 Some(("time-max", value)) => times.run.max = Some(time(option, value)?),
                 Some(("queue-default", value)) => times.queue.default = Some(time(option, value)?),
                 Some(("queue-max", value)) => times.queue.max = Some(time(option, value)?),
+                Some(("executors", value)) => executors = executor_count(value)?,
                 Some(("sessions", value)) => sessions.count = session_count(value)?,
                 Some(("session-memory", value)) => {
                     sessions.memory_permille =
@@ -142,7 +152,7 @@ impl FromStr for PoolSpec {
         if sessions.count > 0 && allow != Allow::Source {
             return Err(PoolSpecError::SessionsNeedSource);
         }
-        Ok(Self { name, guarantee, allow, times, affinity, users, sessions })
+        Ok(Self { name, guarantee, allow, times, affinity, users, sessions, executors })
     }
 }
 
@@ -165,6 +175,11 @@ fn permille(value: &str) -> Result<u32, PoolSpecError> {
     let percent = value.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     let permille = percent.map(|percent| (percent * 10.0).round()).filter(|permille| (1.0..=1000.0).contains(permille));
     permille.map(|permille| permille as u32).ok_or(PoolSpecError::Memory(value.to_owned()))
+}
+
+fn executor_count(value: &str) -> Result<u32, PoolSpecError> {
+    let count = value.parse().ok().filter(|count| (1..=EXECUTORS_MAX).contains(count));
+    count.ok_or_else(|| PoolSpecError::Executors(value.to_owned()))
 }
 
 fn session_count(value: &str) -> Result<u16, PoolSpecError> {
@@ -215,6 +230,12 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_has_one_executor_unless_it_asks_for_more() {
+        let executors = |text: &str| spec(text).unwrap().executors;
+        assert_eq!([executors("a"), executors("a:executors=1"), executors("a:weight=2,executors=8")], [1, 1, 8]);
+    }
+
+    #[test]
     fn times_are_read_each_for_itself() {
         let times = spec("a:time-default=5m,time-max=1h,queue-max=1d").unwrap().times;
         let seconds = |number| Some(Duration::from_secs(number));
@@ -241,9 +262,12 @@ mod tests {
             ("a:memory=NaN%", "0.1% to 100%"),
             (
                 "a:colour=red",
-                "weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, time-default",
+                "weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, executors=N, time-default",
             ),
-            ("a:", "weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, time-default"),
+            (
+                "a:",
+                "weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, executors=N, time-default",
+            ),
             ("a:affinity=8", "affinity=8"),
             ("a:users=", "names of broker users"),
             ("a:users=anna,", "names of broker users"),
@@ -251,6 +275,10 @@ mod tests {
             ("a:queue-max=0s", "queue-max=0s: expected a time"),
             ("a:time-max=1m,time-default=2m", "time-default is longer than time-max"),
             ("a:allow=all", "catalog, signed or source"),
+            ("a:executors=0", "executors=0: expected a whole number from 1 to 8"),
+            ("a:executors=9", "executors=9: expected a whole number from 1 to 8"),
+            ("a:executors=two", "executors=two: expected a whole number"),
+            ("a:executors", "\"executors\" is not a pool setting"),
             ("a:sessions=257", "from 0 to 256"),
             ("a:sessions=1,allow=signed", "needs allow=source"),
             ("a:session-memory=0%", "session-memory=50%"),

@@ -5,7 +5,7 @@ use gpufleet_schema::{AttemptState, Failure};
 use super::{JobNo, MessageNo};
 use crate::{
     disposition::Disposition,
-    scheduler::{DemandTooLarge, DeviceId, PoolId},
+    scheduler::{DemandTooLarge, ExecutorId},
 };
 
 /// An action for the shell.
@@ -15,10 +15,11 @@ pub(crate) enum Effect {
     Decode(MessageNo),
     /// Continue the preparation of the job. The answer is [`super::Input::Prepared`] or [`super::Input::Ended`].
     Prepare(JobNo),
-    /// Run the jobs, one after the other; most slots have one. Meanwhile their pool's executor may cache up to `cache_bytes_max` bytes.
+    /// Run the jobs in the executor, one after the other; most slots have one. Meanwhile the executor may cache up to `cache_bytes_max`
+    /// bytes. Of a session only the device counts.
     Start {
         jobs: Vec<JobNo>,
-        device: DeviceId,
+        executor: ExecutorId,
         cache_bytes_max: u64,
     },
     /// Stop preparing or running the job. A job that is still being prepared needs no answer.
@@ -52,8 +53,8 @@ pub(crate) enum Effect {
     },
     /// Subscribe to the queue again, with this prefetch.
     Prefetch(usize, u16),
-    /// Ask the pool's executor to release cached memory.
-    ReleaseCache(DeviceId, PoolId),
+    /// Ask the executor to release cached memory.
+    ReleaseCache(ExecutorId),
     /// Report whether all orders have been read.
     OrdersKnown(bool),
     /// Report that an operator ordered this worker to drain.

@@ -26,7 +26,7 @@ use crate::{
     disposition::{Disposition, Ending, RetryHistory, dispose},
     failpoint::{self, Failpoint},
     forwarding::Destination,
-    scheduler::{Change, Demand, DeviceId, Ticket},
+    scheduler::{Change, Demand, ExecutorId, Ticket},
 };
 
 /// How long a session waits for memory at a worker before another one gets its turn.
@@ -67,7 +67,7 @@ struct Slot {
     /// The ticket of the first job of its train; its own if it is that job or alone.
     train: Ticket,
     demand: Demand,
-    device: DeviceId,
+    executor: ExecutorId,
     cache_bytes_max: u64,
     since: Instant,
 }
@@ -211,12 +211,12 @@ impl<M, J> Dispatcher<M, J> {
     }
 
     /// Gives the job the slot that the scheduler grants, alone or in a train. The job starts unless orders are unknown.
-    pub(super) fn granted(&mut self, no: JobNo, train: Ticket, device: DeviceId) {
+    pub(super) fn granted(&mut self, no: JobNo, train: Ticket, executor: ExecutorId) {
         let State::Queued(ticket, demand) = self.job(no).state else {
             unreachable!("only jobs in the queue have tickets")
         };
-        let cache_bytes_max = self.scheduler.cache_bytes_max(device, demand.pool);
-        let slot = Slot { ticket, train, demand, device, cache_bytes_max, since: self.now };
+        let cache_bytes_max = self.scheduler.cache_bytes_max(executor);
+        let slot = Slot { ticket, train, demand, executor, cache_bytes_max, since: self.now };
         self.tickets.remove(&ticket);
         self.job_mut(no).state = State::AwaitsOrders(slot);
         if self.orders.are_known(self.now, &mut self.timers) {
@@ -235,8 +235,8 @@ impl<M, J> Dispatcher<M, J> {
         match self.start_of_train(slot.train).map(|effect| &mut self.effects[effect]) {
             Some(Effect::Start { jobs, .. }) => jobs.push(no),
             _ => {
-                let Slot { device, cache_bytes_max, .. } = slot;
-                self.effects.push(Effect::Start { jobs: vec![no], device, cache_bytes_max });
+                let Slot { executor, cache_bytes_max, .. } = slot;
+                self.effects.push(Effect::Start { jobs: vec![no], executor, cache_bytes_max });
             }
         }
     }
@@ -363,7 +363,7 @@ impl<M, J> Dispatcher<M, J> {
         let (attempt, past, delivery_count) = (info.attempt, info.past, info.delivery_count);
         let job = self.job_mut(no);
         let ending = match &job.cancelled {
-            Some(order) if ending.can_be_cancelled() => Ending::Cancelled { reason: order.reason() },
+            Some(order) if ending.can_be_cancelled() => ending.cancelled(order.reason()),
             _ => ending,
         };
         let disposition = dispose(ending, past, job.attempts_max, delivery_count);
@@ -455,7 +455,7 @@ fn tell(disposition: &Disposition, subject: &Subject, attempt: u32) {
         }
         Disposition::Forward { history, to: Destination::Later(rung) } => {
             let (waits, seconds) = (history.waits, rung.seconds);
-            info!(%job_id, waits, seconds, "requirements not met by any worker, job delayed");
+            info!(%job_id, waits, seconds, "no worker can take the job now, job delayed");
         }
         Disposition::HandBack => debug!(%job_id, "job requeued"),
     }

@@ -222,18 +222,18 @@ impl<M, J> Dispatcher<M, J> {
         let job_of = |ticket| self.tickets.get(&ticket).copied();
         // A ticket without a job belongs to a job that has left; the scheduler gets that change next.
         match action {
-            Action::Start(ticket, device) => {
-                job_of(ticket).into_iter().for_each(|job| self.granted(job, ticket, device));
+            Action::Start(ticket, executor) => {
+                job_of(ticket).into_iter().for_each(|job| self.granted(job, ticket, executor));
             }
-            Action::Join { ticket, first, device } => {
-                job_of(ticket).into_iter().for_each(|job| self.granted(job, first, device));
+            Action::Join { ticket, first, executor } => {
+                job_of(ticket).into_iter().for_each(|job| self.granted(job, first, executor));
             }
             Action::Refuse(ticket, too_large) => {
                 job_of(ticket).into_iter().for_each(|job| self.forward(job, Unfit::TooLarge(too_large)));
             }
             Action::Forward(ticket) => job_of(ticket).into_iter().for_each(|job| self.forward(job, Unfit::NoDevice)),
             Action::Requeue(ticket) => job_of(ticket).into_iter().for_each(|job| self.hand_back(job)),
-            Action::ReleaseCache(device, pool) => self.effects.push(Effect::ReleaseCache(device, pool)),
+            Action::ReleaseCache(executor) => self.effects.push(Effect::ReleaseCache(executor)),
         }
     }
 

@@ -14,7 +14,7 @@ use self::outside::{Whole, Work};
 use super::{Effect, JobNo, MessageNo, ReadOrder, ServedQueue, Settlement};
 use crate::{
     disposition::{Disposition, RetryHistory},
-    scheduler::{Change, DeviceId, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
+    scheduler::{Change, DeviceId, ExecutorId, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
 };
 
 type Dispatcher = super::Dispatcher<(), ()>;
@@ -26,6 +26,8 @@ const SEEDS: [u64; 4] = [1, 2, 3, 4];
 const SEED: &str = "DISPATCHER_SEED";
 
 const POOLS: u32 = 2;
+/// The number of executors of each pool on each device.
+const EXECUTORS: u32 = 2;
 const DEVICES: u32 = 2;
 const SLOTS: u32 = 3;
 const BYTES: u64 = 100;
@@ -110,8 +112,8 @@ struct World {
     /// The number of slots that were granted so far.
     trains: u64,
     longest_train: usize,
-    /// The running executors, by device and pool.
-    up: BTreeSet<(u32, u32)>,
+    /// The running executors.
+    up: BTreeSet<ExecutorId>,
     mark: MessageId,
     answered_ids: HashSet<String>,
     /// The ids of messages for which everything was confirmed. Messages with the same id are for the same jobs.
@@ -138,6 +140,13 @@ fn new_dispatcher(now: Instant, mark: MessageId) -> Dispatcher {
     });
     dispatcher.serve(limits, queues.collect());
     dispatcher
+}
+
+/// Returns the executors of all pools and devices.
+fn executors() -> Vec<ExecutorId> {
+    let of_device = |device| (0..POOLS).map(move |pool| (DeviceId(device), PoolId(pool)));
+    let pools = (0..DEVICES).flat_map(of_device);
+    pools.flat_map(|(device, pool)| (0..EXECUTORS).map(move |index| ExecutorId { device, pool, index })).collect()
 }
 
 impl QueuedMessage {
@@ -186,9 +195,7 @@ impl World {
 
     /// Starts all executors, and reads the control stream up to the mark.
     fn begin_worker(&mut self) {
-        for (device, pool) in (0..DEVICES).flat_map(|device| (0..POOLS).map(move |pool| (device, pool))) {
-            self.executor_up(device, pool);
-        }
+        executors().into_iter().for_each(|executor| self.executor_up(executor));
         self.order(Command::Mark { id: self.mark }, Speaker::Worker);
         self.step();
     }
@@ -282,20 +289,21 @@ impl World {
     }
 
     fn executor_changes(&mut self) {
-        let (device, pool) = (self.chance.below(DEVICES.into()) as u32, self.chance.below(POOLS.into()) as u32);
-        if !self.up.remove(&(device, pool)) {
-            return self.executor_up(device, pool);
+        let all = executors();
+        let executor = all[self.chance.below(all.len() as u64) as usize];
+        if !self.up.remove(&executor) {
+            return self.executor_up(executor);
         }
-        self.batch.push(Input::Devices(Change::ExecutorDown(DeviceId(device), PoolId(pool))));
-        let (lost, rest) = std::mem::take(&mut self.work).into_iter().partition(|work| work.runs_on(device, pool));
+        self.batch.push(Input::Devices(Change::ExecutorDown(executor)));
+        let (lost, rest) = std::mem::take(&mut self.work).into_iter().partition(|work| work.runs_in(executor));
         self.work = rest;
         let lost: Vec<Work> = lost;
         lost.into_iter().for_each(|work| self.executor_lost(work));
     }
 
-    fn executor_up(&mut self, device: u32, pool: u32) {
-        if self.up.insert((device, pool)) {
-            self.batch.push(Input::Devices(Change::ExecutorUp(DeviceId(device), PoolId(pool))));
+    fn executor_up(&mut self, executor: ExecutorId) {
+        if self.up.insert(executor) {
+            self.batch.push(Input::Devices(Change::ExecutorUp(executor)));
         }
     }
 
@@ -336,7 +344,7 @@ impl World {
         match effect {
             Effect::Decode(message) => self.work.push(Work::Decode(message)),
             Effect::Prepare(job) => self.work.push(Work::Prepare(job)),
-            Effect::Start { jobs, device, .. } => self.start(&jobs, device.0),
+            Effect::Start { jobs, executor, .. } => self.start(&jobs, executor),
             Effect::Cancel(job) => self.cut(job),
             Effect::Forward(job, _) => self.work.push(Work::Forward(job)),
             Effect::Answer { message, jobs, .. } => self.answer(message, jobs),
@@ -348,8 +356,8 @@ impl World {
             Effect::Settle(message, settlement) => self.settle(message, settlement),
             Effect::LookForIdle { message, .. } => self.work.push(Work::Look(message)),
             Effect::Prefetch(queue, prefetch) => self.work.push(Work::Subscribe(queue, prefetch)),
-            Effect::ReleaseCache(device, pool) => {
-                self.batch.push(Input::Devices(Change::Cached { device, pool, bytes: 0 }));
+            Effect::ReleaseCache(executor) => {
+                self.batch.push(Input::Devices(Change::Cached { executor, bytes: 0 }));
             }
             Effect::Count(..) | Effect::OrdersKnown(_) => {}
             Effect::DrainOrdered => panic!("no operator orders that here"),
@@ -357,16 +365,17 @@ impl World {
     }
 
     /// Starts jobs in one slot, and checks that no slot or memory is used twice.
-    fn start(&mut self, jobs: &[JobNo], device: u32) {
+    fn start(&mut self, jobs: &[JobNo], executor: ExecutorId) {
         self.trains += 1;
         for job in jobs {
             let held = &self.held[&job.message];
             let started = &self.jobs[held.queued.jobs[job.index]];
             assert!(!held.answered.contains(&job.index), "a job that has an outcome starts again");
-            let (pool, bytes, train) = (started.pool, started.bytes, self.trains);
-            self.work.push(Work::Run { job: *job, device, pool, bytes, train, is_cut: false });
+            assert_eq!(started.pool, executor.pool.0);
+            let (bytes, train) = (started.bytes, self.trains);
+            self.work.push(Work::Run { job: *job, executor, bytes, train, is_cut: false });
         }
-        let here: Vec<(u64, u64)> = self.work.iter().filter_map(|work| work.on(device)).collect();
+        let here: Vec<(u64, u64)> = self.work.iter().filter_map(|work| work.on(executor.device)).collect();
         let slots: BTreeSet<u64> = here.iter().map(|(train, _)| *train).collect();
         let bytes: u64 = here.iter().map(|(_, bytes)| *bytes).sum();
         assert!(slots.len() <= SLOTS as usize && bytes <= BYTES, "{here:?} on one device");
@@ -416,9 +425,7 @@ impl World {
 
     fn calm_down(&mut self) {
         self.is_rough = false;
-        for (device, pool) in (0..DEVICES).flat_map(|device| (0..POOLS).map(move |pool| (device, pool))) {
-            self.executor_up(device, pool);
-        }
+        executors().into_iter().for_each(|executor| self.executor_up(executor));
         self.order(Command::Mark { id: self.mark }, Speaker::Worker);
         for _ in 0..CALM_STEPS_MAX {
             if self.queue.is_empty() && self.held.is_empty() && self.work.is_empty() {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     disposition::{Disposition, Ending, RetryHistory},
-    scheduler::{Allowed, Change, Demand, DeviceId, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
+    scheduler::{Allowed, Change, Demand, DeviceId, ExecutorId, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
 };
 
 mod renewal;
@@ -59,7 +59,7 @@ impl Desk {
         let dispatcher = Dispatcher::new(now, "w".parse().unwrap(), mark, &[PoolGuarantee::default()]);
         let mut desk = Self { dispatcher, now, mark, effects: Vec::new(), deliveries: 0 };
         desk.tell(Input::Devices(Change::Device { device: DeviceId(0), slots, bytes: 100 }));
-        desk.tell(Input::Devices(Change::ExecutorUp(DeviceId(0), PoolId(0))));
+        desk.tell(Input::Devices(Change::ExecutorUp(ExecutorId::first(DeviceId(0), PoolId(0)))));
         let limits = PrefetchLimits { messages_max: 8, bytes_max: 1 << 20, message_bytes_max: 1 };
         let (pool, priority) = (PoolId(0), Priority::Normal);
         let queue = |has_favourite| ServedQueue { pool, priority, has_favourite, fixed_prefetch: None };
@@ -208,6 +208,7 @@ fn with_label(label: &str, submitted_ms: i64, user: Option<&str>) -> NewJob {
         input: None,
         returnable: true,
         brief_us: None,
+        is_long: false,
         session: None,
     };
     let preparation = Preparation::Ready { demand, reply_bytes: 0 };

@@ -23,7 +23,7 @@ use super::{
     cuda::{
         arena::Arena,
         common::Common,
-        copier::{self, StagedPiece},
+        copier::{self, Errand, StagedPiece},
         device::{self, Device},
         ending::StreamEnd,
         error::{CudaError, Damage},
@@ -34,6 +34,7 @@ use super::{
         pinned::PinnedSegment,
         printing::Printing,
         program::Program,
+        progress::Progress,
         running,
         scopes::Scopes,
         stream::Stream,
@@ -162,7 +163,9 @@ fn open(args: &Args, upstream: &Arc<Upstream>) -> Result<(Arc<Common>, MemoryRep
     let waits = Waits::new(upstream);
     let (printing, scopes) = (Printing::new(&library), Scopes::new(&library));
     let (transfers, trains, upstream) = (Transfers::default(), Trains::default(), Arc::clone(upstream));
-    let common = Common { library, device, memory, guard, waits, transfers, trains, printing, scopes, upstream };
+    let progress = Progress::default();
+    let common =
+        Common { library, device, memory, guard, waits, transfers, trains, printing, progress, scopes, upstream };
     Ok((Arc::new(common), report))
 }
 
@@ -187,9 +190,9 @@ impl From<PrivilegeError> for Refusal {
 /// Starts all threads. Returns those that run jobs.
 fn start(args: &Args, common: &Arc<Common>, incoming: UnixStream) -> Result<Vec<JoinHandle<()>>, ChildError> {
     let chores = start_chores(common)?;
-    let pieces = start_copier(common)?;
+    let errands = start_copier(common)?;
     Printing::start(&common.printing).map_err(ChildError::Thread)?;
-    let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores, pieces, Arc::clone(common))));
+    let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores, errands, Arc::clone(common))));
     start_streams(args.streams.max(1) + 1, common, &inbox)
 }
 
@@ -232,16 +235,16 @@ fn start_chores(common: &Arc<Common>) -> Result<mpsc::Sender<Chore>, ChildError>
     Ok(chores)
 }
 
-/// Starts the thread that copies pieces of arrays. It runs until the process ends.
-fn start_copier(common: &Arc<Common>) -> Result<mpsc::Sender<StagedPiece>, ChildError> {
-    let (pieces, queue) = mpsc::channel();
+/// Starts the thread that copies pieces of arrays and looks how far jobs are. It runs until the process ends.
+fn start_copier(common: &Arc<Common>) -> Result<mpsc::Sender<Errand>, ChildError> {
+    let (errands, queue) = mpsc::channel();
     let work = move |stream, common: &Common| {
         if let Err(error) = copier::run(stream, common, queue) {
             fault::die(&common.upstream, &common.library, error, FaultOrigin::BesideJobs);
         }
     };
     start_thread("copier".to_owned(), common, copier::stream, work)?;
-    Ok(pieces)
+    Ok(errands)
 }
 
 /// Starts a thread in the device's context, and waits until `open` has opened what the thread needs.
@@ -310,7 +313,7 @@ fn run_job(stream: &mut Stream, common: &Common, work: Work) -> FromExecutor {
 struct Inbox {
     incoming: FrameReader,
     chores: mpsc::Sender<Chore>,
-    pieces: mpsc::Sender<StagedPiece>,
+    errands: mpsc::Sender<Errand>,
     common: Arc<Common>,
     programs: HashMap<u32, Arc<Program>>,
     segments: HashMap<u32, Arc<PinnedSegment>>,
@@ -322,11 +325,11 @@ impl Inbox {
     fn new(
         incoming: UnixStream,
         chores: mpsc::Sender<Chore>,
-        pieces: mpsc::Sender<StagedPiece>,
+        errands: mpsc::Sender<Errand>,
         common: Arc<Common>,
     ) -> Self {
         let (programs, segments) = Default::default();
-        Self { incoming: FrameReader::over(incoming), chores, pieces, common, programs, segments, stopped: false }
+        Self { incoming: FrameReader::over(incoming), chores, errands, common, programs, segments, stopped: false }
     }
 
     /// Reads frames up to the next train of jobs, or `None` when the supervisor requests a stop. If the supervisor has ended, ends the
@@ -356,11 +359,12 @@ impl Inbox {
                     return Ok(Some(self.common.trains.depart(works)));
                 }
                 (ToExecutor::Disband { jobs }, _) => self.common.trains.disband(&jobs, &self.common.upstream)?,
-                (ToExecutor::Bring(piece), _) => self.leave_to_copier(piece, Direction::ToDevice)?,
-                (ToExecutor::Take(piece), _) => self.leave_to_copier(piece, Direction::FromDevice)?,
+                (ToExecutor::Bring(piece), _) => self.copy(piece, Direction::ToDevice)?,
+                (ToExecutor::Take(piece), _) => self.copy(piece, Direction::FromDevice)?,
                 (ToExecutor::Go { job }, _) => self.common.transfers.signal(job, Signal::Go),
                 (ToExecutor::Release { job }, _) => self.common.transfers.signal(job, Signal::Release),
                 (ToExecutor::Interrupt { job }, _) => self.common.scopes.interrupt(job),
+                (ToExecutor::Look { job }, _) => self.leave_to_copier(Errand::Look { job }),
                 (ToExecutor::GiveBack, _) => self.leave_to_chores(Chore::GiveBack),
                 (ToExecutor::Measure, _) => self.leave_to_chores(Chore::Measure),
                 (ToExecutor::Stop, _) => self.stopped = true,
@@ -374,11 +378,15 @@ impl Inbox {
         drop(self.chores.send(chore));
     }
 
-    fn leave_to_copier(&self, piece: Piece, direction: Direction) -> Result<(), ChildError> {
+    fn copy(&self, piece: Piece, direction: Direction) -> Result<(), ChildError> {
         let segment = Arc::clone(self.segment(piece.place.segment)?);
-        // The copier lives as long as this inbox.
-        drop(self.pieces.send(StagedPiece { piece, direction, segment }));
+        self.leave_to_copier(Errand::Copy(StagedPiece { piece, direction, segment }));
         Ok(())
+    }
+
+    fn leave_to_copier(&self, errand: Errand) {
+        // The copier lives as long as this inbox.
+        drop(self.errands.send(errand));
     }
 
     fn work(&self, run: JobPlan) -> Result<Work, ChildError> {

@@ -26,6 +26,7 @@ pub(super) mod pinned;
 mod preparation;
 pub(super) mod printing;
 pub(super) mod program;
+pub(super) mod progress;
 mod residents;
 pub(super) mod running;
 pub(super) mod scopes;

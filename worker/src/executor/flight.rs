@@ -20,6 +20,7 @@ use super::{
     printer::{PrintPermit, Printer},
     process::ChildProcess,
     programs::{Code, KnownPrograms, ProgramKey, ProgramLease},
+    progress::JobProgress,
 };
 use crate::{
     compiler::{CompileRequest, Compiler, Found},
@@ -114,6 +115,7 @@ pub(super) struct Pending {
     pub requests: Option<RequestSender>,
     pub program: ProgramKey,
     pub entries: Vec<String>,
+    pub progress: Option<JobProgress>,
     /// The permit to print, for a job that may print.
     pub turn: Option<PrintPermit>,
     /// Also held by the caller of `run`. This reference ensures that cancelling the caller does not free memory to which the child may
@@ -296,6 +298,11 @@ impl Shared {
             state.copies.insert((job, buffer), copied);
         }
         answers
+    }
+
+    /// Returns the progress of a job in flight.
+    pub(super) fn progress(&self, job: u64) -> Option<JobProgress> {
+        self.state().pending.get(&job).and_then(|pending| pending.progress.clone())
     }
 
     /// Lets a job continue whose inputs are complete, or whose outputs have been read. Its time limit starts now.

@@ -23,6 +23,7 @@ use super::{
     printer::{Printer, Printout},
     process::KillOnDrop,
     programs::ProgramKey,
+    progress::JobProgress,
     staging::FinishedOutput,
 };
 use crate::{
@@ -54,6 +55,8 @@ pub struct ExecutorJob<'a> {
     pub alone: bool,
     /// Receives the output of a program that may print. Such jobs run one at a time.
     pub printout: Option<&'a Printout>,
+    /// Shows how far the job is while it runs.
+    pub progress: Option<&'a JobProgress>,
     /// Maximum memory that the executor may cache while this job runs, in bytes; see [`MemoryReport`].
     pub cache_bytes_max: u64,
     /// The store for the blobs that the task names, and for its large outputs.

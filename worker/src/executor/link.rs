@@ -92,6 +92,9 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
             Ok(Some(FromExecutor::Input { input, bytes, is_resident })) => {
                 shared.inputs.heard(input, bytes, is_resident);
             }
+            Ok(Some(FromExecutor::Progress { job, launched, counter })) => {
+                shared.progress(job).iter().for_each(|progress| progress.heard(launched, counter));
+            }
             Ok(Some(FromExecutor::Memory(report))) => shared.memory_is(report),
             Ok(Some(FromExecutor::Waits { job })) => shared.state().clocks.wait(job, Instant::now()),
             Ok(Some(FromExecutor::GoesOn { job })) => shared.state().clocks.go_on(job, Instant::now()),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use gpufleet_blobs::BlobStore;
-use gpufleet_schema::{BlobDigest, Buffer};
+use gpufleet_schema::{BlobDigest, Buffer, Stage};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -83,9 +83,12 @@ impl Executor {
                     moved.inputs.resident = blobs.saturating_sub(moved.inputs.brought);
                     let bringing = Box::pin(self.bring_inputs(job, id, &buffers, std::mem::take(&mut lanes)));
                     let brought = self.while_it_waits(job, id, ended.as_mut(), bringing).await?;
+                    job.progress.iter().for_each(|progress| progress.runs());
                     brought.map(|free| (lanes, moved.fetching) = (free, started.elapsed()))
                 }
                 ChildRequest::Outputs => {
+                    let bytes = leaving.iter().map(|output| output.bytes).sum();
+                    job.progress.iter().for_each(|progress| progress.moves(Stage::Storing, bytes));
                     let storing = Box::pin(self.store_outputs(job, id, leaving.clone(), std::mem::take(&mut lanes)));
                     let stored = self.while_it_waits(job, id, ended.as_mut(), storing).await?;
                     stored.map(|stored| (moved.stored, moved.storing) = (stored, started.elapsed()))
@@ -131,7 +134,10 @@ impl Executor {
         buffers: &[u32],
         lanes: Vec<Lane>,
     ) -> Result<Vec<Lane>, MoveError> {
-        bring(&self.shared, store_of(job)?, id, wanted_inputs(job.task, buffers)?, lanes).await
+        let wanted = wanted_inputs(job.task, buffers)?;
+        let bytes = wanted.iter().map(|input| input.bytes).sum();
+        job.progress.iter().for_each(|progress| progress.moves(Stage::Fetching, bytes));
+        bring(&self.shared, store_of(job)?, id, wanted, lanes).await
     }
 
     async fn store_outputs(

@@ -15,7 +15,7 @@ use gpufleet_blobs::BlobError;
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 
 pub(super) use self::{input::InputWriter, output::OutputReader};
-use super::flight::Shared;
+use super::{flight::Shared, progress::JobProgress};
 use crate::{
     blobs,
     ipc::{
@@ -49,6 +49,7 @@ struct Exchange {
     shared: Arc<Shared>,
     job: u64,
     buffer: u32,
+    progress: Option<JobProgress>,
     free: Lane,
     /// The pieces that the child is copying, in order.
     sent: Lane,
@@ -96,7 +97,8 @@ impl Ring {
 impl Exchange {
     fn new(shared: &Arc<Shared>, job: u64, buffer: u32, lane: Lane) -> Self {
         let copied = shared.copies(job, buffer, lane.len());
-        Self { shared: Arc::clone(shared), job, buffer, free: lane, sent: Lane::new(), copied }
+        let (shared, progress) = (Arc::clone(shared), shared.progress(job));
+        Self { shared, job, buffer, progress, free: lane, sent: Lane::new(), copied }
     }
 
     /// Tells the child with `message` to copy the first free piece.
@@ -104,6 +106,7 @@ impl Exchange {
         let Some(part) = self.free.pop_front() else { return };
         let piece = Piece { job: self.job, buffer: self.buffer, offset, bytes, place: part.place(0) };
         self.shared.say(&message(piece));
+        self.progress.iter().for_each(|progress| progress.moved(bytes));
         self.sent.push_back(part);
     }
 

@@ -120,6 +120,12 @@ impl Printout {
         PrintfOutput::of(&captured.bytes, captured.dropped)
     }
 
+    /// Returns the bytes after the first `offset` ones, as far as they are kept.
+    pub fn since(&self, offset: u64) -> Vec<u8> {
+        let captured = self.captured();
+        usize::try_from(offset).ok().and_then(|offset| captured.bytes.get(offset..)).unwrap_or_default().to_vec()
+    }
+
     fn captured(&self) -> MutexGuard<'_, Captured> {
         self.0.lock().expect("no thread panics while holding it")
     }

@@ -65,19 +65,21 @@ impl<'a> Staged<'a> {
     /// Returns what is sent, and what is kept until the answer. The job has `waited` for its staging memory and stream.
     pub(super) fn depart(
         self,
-        shared: &Shared,
+        shared: &Arc<Shared>,
         waited: Duration,
         stream: &Arc<OwnedSemaphorePermit>,
         phase: Phase,
     ) -> (Passenger<'a>, Ending, Sent) {
         let Self { run, job, code, layout, memory } = self;
         let (memory, (answer, ending)) = (Arc::new(memory), oneshot::channel());
+        job.progress.iter().for_each(|progress| progress.sent(shared, run.job));
         let pending = Pending {
             answer,
             phase,
             requests: None,
             program: job.program.unwrap_or_else(|| code.key()),
             entries: run.launches.iter().map(|launch| launch.symbol.clone()).collect(),
+            progress: job.progress.cloned(),
             turn: None,
             _memory: Arc::clone(&memory),
             _stream: Arc::clone(stream),

@@ -128,12 +128,14 @@ impl Layout {
         for (buffer, offset) in task.buffers.iter().zip(&self.offsets) {
             buffers.push(BufferPlan { bytes: size(buffer)?, contents: contents(buffer, *offset, memory)? });
         }
+        let counter = task.progress_total().map(|_| buffers.len() as u32);
+        buffers.extend(counter.map(|_| BufferPlan { bytes: size_of::<u64>() as u64, contents: Contents::Zeros }));
         let by_name: Buffers<'_> =
             (0..).zip(&task.buffers).map(|(index, buffer)| (buffer.name.as_str(), (index, buffer.dtype))).collect();
         let symbol = |entry: &str| compiled.and_then(|compiled| compiled.symbols.get(entry)).map(String::as_str);
         let launches = task.launches.iter().map(|launch| {
             let symbol = symbol(&launch.entry).unwrap_or(&launch.entry);
-            launch_plan(launch, symbol, &by_name)
+            launch_plan(launch, symbol, &by_name, counter)
         });
         let launches = launches.collect::<Result<_, _>>()?;
         let outputs = self
@@ -146,7 +148,8 @@ impl Layout {
             })
             .collect();
         let leaving = self.leaving.iter().map(|output| output.buffer).collect();
-        Ok(JobPlan { job, program: 0, buffers, launches, outputs, leaving, cache_bytes_max: u64::MAX, prints: false })
+        let (cache_bytes_max, prints) = (u64::MAX, false);
+        Ok(JobPlan { job, program: 0, buffers, counter, launches, outputs, leaving, cache_bytes_max, prints })
     }
 
     /// Returns the outputs of a successful job. Those in `stored` are in the blob store.
@@ -303,8 +306,13 @@ fn copy(inline: &Inline<'_>, buffer: &Buffer<'_>, memory: &mut StagingMemory, of
     inline.copy_to(buffer.dtype, place).map_err(|problem| invalid(format!("buffers.{}.data: {problem}", buffer.name)))
 }
 
-fn launch_plan(launch: &Launch, symbol: &str, buffers: &Buffers<'_>) -> Result<LaunchPlan, Failure> {
-    let args = launch.args.iter().map(|arg| arg_plan(arg, &launch.entry, buffers));
+fn launch_plan(
+    launch: &Launch,
+    symbol: &str,
+    buffers: &Buffers<'_>,
+    counter: Option<u32>,
+) -> Result<LaunchPlan, Failure> {
+    let args = launch.args.iter().map(|arg| arg_plan(arg, &launch.entry, buffers, counter));
     Ok(LaunchPlan {
         entry: launch.entry.clone(),
         symbol: symbol.to_owned(),
@@ -318,7 +326,7 @@ fn launch_plan(launch: &Launch, symbol: &str, buffers: &Buffers<'_>) -> Result<L
     })
 }
 
-fn arg_plan(arg: &Arg, entry: &str, buffers: &Buffers<'_>) -> Result<ArgPlan, Failure> {
+fn arg_plan(arg: &Arg, entry: &str, buffers: &Buffers<'_>, counter: Option<u32>) -> Result<ArgPlan, Failure> {
     let address = |name: &str, offset: u64| {
         let (buffer, dtype) =
             buffers.get(name).ok_or_else(|| invalid(format!("{entry}: the task has no buffer named {name:?}")))?;
@@ -334,6 +342,10 @@ fn arg_plan(arg: &Arg, entry: &str, buffers: &Buffers<'_>) -> Result<ArgPlan, Fa
             let mut bits = [0; 8];
             bits[..bytes.len()].copy_from_slice(&bytes);
             Ok(ArgPlan::Scalar { bits: u64::from_le_bytes(bits), size: bytes.len() as u8 })
+        }
+        Arg::Progress(_) => {
+            let buffer = counter.expect("a task with such an argument has a counter");
+            Ok(ArgPlan::Buffer { buffer, offset: 0 })
         }
         Arg::Bytes { bytes, align } => Ok(ArgPlan::Bytes { bytes: bytes.clone(), align: *align }),
     }

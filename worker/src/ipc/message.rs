@@ -46,6 +46,10 @@ pub enum ToExecutor {
     Interrupt {
         job: u64,
     },
+    /// Report how far a job is, if its kernels have been enqueued.
+    Look {
+        job: u64,
+    },
     /// Free memory that no job uses, and report the rest.
     GiveBack,
     /// Send a memory report.
@@ -105,6 +109,12 @@ pub enum FromExecutor {
     /// The job no longer waits.
     GoesOn {
         job: u64,
+    },
+    /// How far a job is: its launches that are known to have ended, repeats counted singly, and the value of its counter.
+    Progress {
+        job: u64,
+        launched: u64,
+        counter: Option<u64>,
     },
     /// A segment could not be pinned. Copies from it are slower but correct.
     Unpinned {
@@ -224,6 +234,8 @@ pub struct JobPlan {
     pub job: u64,
     pub program: u32,
     pub buffers: Vec<BufferPlan>,
+    /// The index of the buffer that has the job's progress counter.
+    pub counter: Option<u32>,
     pub launches: Vec<LaunchPlan>,
     /// The outputs that are copied to shared memory.
     pub outputs: Vec<OutputPlan>,

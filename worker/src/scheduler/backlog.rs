@@ -182,6 +182,7 @@ mod tests {
                     input: None,
                     returnable: true,
                     brief_us: None,
+                    is_long: false,
                     session: None,
                 },
             );

@@ -2,7 +2,7 @@
 
 use gpufleet_schema::{BlobDigest, Priority};
 
-use super::{Demand, DeviceId, PoolId, Ticket};
+use super::{Demand, DeviceId, ExecutorId, PoolId, Ticket};
 
 /// An input of the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,18 +24,16 @@ pub enum Change {
         slots: u32,
         bytes: u64,
     },
-    /// A pool's executor on the device now takes jobs.
-    ExecutorUp(DeviceId, PoolId),
+    /// An executor now takes jobs.
+    ExecutorUp(ExecutorId),
     /// An executor reports how much device memory it caches in addition to the memory that its jobs declared.
     Cached {
-        device: DeviceId,
-        pool: PoolId,
+        executor: ExecutorId,
         bytes: u64,
     },
-    /// An input has become resident in a pool's executor on the device, or no longer is.
+    /// An input has become resident in an executor, or no longer is.
     Input {
-        device: DeviceId,
-        pool: PoolId,
+        executor: ExecutorId,
         input: BlobDigest,
         is_resident: bool,
     },
@@ -45,8 +43,8 @@ pub enum Change {
         device: DeviceId,
         bytes: u64,
     },
-    /// A pool's executor on the device has ended. Its jobs will still leave one by one.
-    ExecutorDown(DeviceId, PoolId),
+    /// An executor has ended. Its jobs will still leave one by one.
+    ExecutorDown(ExecutorId),
     /// The device has gone out of service for good.
     DeviceGone(DeviceId),
     /// The worker holds too many jobs of a queue: requeue those that can be requeued.
@@ -60,15 +58,12 @@ pub enum Change {
 /// An output of the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    Start(Ticket, DeviceId),
+    /// Start the job in this executor. Of a session only the device counts, because it has processes of its own.
+    Start(Ticket, ExecutorId),
     /// Run the job in the train that begins with the job `first`.
-    Join {
-        ticket: Ticket,
-        first: Ticket,
-        device: DeviceId,
-    },
-    /// Ask the pool's executor to release cached memory, because a job of another pool waits for it.
-    ReleaseCache(DeviceId, PoolId),
+    Join { ticket: Ticket, first: Ticket, executor: ExecutorId },
+    /// Ask the executor to release cached memory, because a job of another executor waits for it.
+    ReleaseCache(ExecutorId),
     /// No device of this worker has enough memory for the job.
     Refuse(Ticket, DemandTooLarge),
     /// The devices that the job may use are out of service, but others are not: forward it.

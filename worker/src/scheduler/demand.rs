@@ -16,6 +16,22 @@ pub struct DeviceId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub u32);
 
+/// One of the executors that a pool has on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExecutorId {
+    pub device: DeviceId,
+    pub pool: PoolId,
+    /// The number of the executor among those of its pool on the device, from 0.
+    pub index: u32,
+}
+
+impl ExecutorId {
+    /// Returns the executor that every pool has.
+    pub const fn first(device: DeviceId, pool: PoolId) -> Self {
+        Self { device, pool, index: 0 }
+    }
+}
+
 /// The requirements of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
@@ -23,10 +39,10 @@ pub struct Demand {
     pub priority: Priority,
     /// The declared device memory.
     pub bytes: u64,
-    /// Whether the job must run alone in its pool's executor.
+    /// Whether the job must run alone in its executor.
     pub alone: bool,
-    /// Whether the job may print. Its pool's executor runs one such job at a time, because printed text does not
-    /// identify its job.
+    /// Whether the job may print. An executor runs one such job at a time, because printed text does not identify its
+    /// job.
     pub prints: bool,
     /// The devices that meet the job's requirements.
     pub allowed: Allowed,
@@ -36,6 +52,8 @@ pub struct Demand {
     pub returnable: bool,
     /// The expected run time in microseconds of a job that may ride in a train.
     pub brief_us: Option<u32>,
+    /// Whether the job is expected to run so long that it should share an executor with few other jobs.
+    pub is_long: bool,
     /// Set if this is a session, which takes memory but no slot.
     pub session: Option<SessionTerms>,
 }

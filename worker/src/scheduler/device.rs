@@ -1,14 +1,12 @@
-//! The scheduler's view of one device: slots and memory by pool, and the running executors.
+//! The scheduler's view of one device: its slots, the memory of each pool, and the running executors.
 //!
 //! A device's memory has three parts: the memory of running jobs, the memory that executors cache, and free memory. An executor's cached
-//! memory is only for jobs of its own pool. Other pools get it after a release, which takes a moment and is requested only when a job waits
+//! memory is only for its own jobs. Other executors get it after a release, which takes a moment and is requested only when a job waits
 //! for it.
-
-use std::collections::HashSet;
 
 use gpufleet_schema::BlobDigest;
 
-use super::{Demand, DeviceId, PoolId};
+use super::{Demand, DeviceId, ExecutorId, PoolId, pool_executor::PoolExecutor};
 
 /// A device with its slots, memory and executors.
 #[derive(Debug)]
@@ -23,32 +21,22 @@ pub(super) struct Device {
     sessions: u32,
     gone: bool,
     executors: Vec<PoolExecutor>,
+    /// The memory of each pool that has had some here, by pool.
+    memory: Vec<PoolMemory>,
 }
 
-/// A pool's executor on the device.
-#[derive(Debug, Clone)]
-pub(super) struct PoolExecutor {
-    pub(super) pool: PoolId,
-    pub(super) up: bool,
-    pub(super) slots_taken: u32,
-    pub(super) bytes_taken: u64,
-    /// The part of `bytes_taken` that sessions hold.
-    session_bytes: u64,
-    /// Upper bound of the memory that the executor caches in addition to its jobs' declared memory.
-    cached: u64,
-    /// The inputs that are resident in the executor for later jobs.
-    residents: HashSet<BlobDigest>,
-    /// Whether the executor was asked to release its cache, and has cached nothing new since.
-    release_requested: bool,
-    /// Whether a job that must run alone runs here.
-    pub(super) exclusive: bool,
-    /// Whether a job that may print runs here.
-    pub(super) printing: bool,
+/// The memory that a pool holds on a device, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct PoolMemory {
+    taken: u64,
+    /// The part of `taken` that sessions hold.
+    sessions: u64,
 }
 
 impl Device {
     pub(super) fn new(id: DeviceId, slots: u32, bytes: u64) -> Self {
-        Self { id, bytes, available: bytes, slots, slots_taken: 0, sessions: 0, gone: false, executors: Vec::new() }
+        let (executors, memory) = Default::default();
+        Self { id, bytes, available: bytes, slots, slots_taken: 0, sessions: 0, gone: false, executors, memory }
     }
 
     pub(super) fn resize(&mut self, slots: u32, bytes: u64) {
@@ -73,23 +61,25 @@ impl Device {
     }
 
     /// Marks an executor as up, unless the device is out of service: an executor may have started just before that.
-    pub(super) fn executor_up(&mut self, pool: PoolId) {
+    pub(super) fn executor_up(&mut self, id: ExecutorId) {
         if self.gone {
             return;
         }
-        self.entry(pool).up = true;
-    }
-
-    pub(super) fn executor_down(&mut self, pool: PoolId) {
-        if let Some(executor) = self.find_mut(pool) {
-            (executor.up, executor.cached) = (false, 0);
-            executor.residents.clear();
+        match self.find_mut(id) {
+            Some(executor) => executor.up = true,
+            None => self.executors.push(PoolExecutor::new(id)),
         }
     }
 
-    /// Returns the pool's executor if it is up.
-    pub(super) fn executor(&self, pool: PoolId) -> Option<&PoolExecutor> {
-        self.find(pool).filter(|executor| executor.up)
+    pub(super) fn executor_down(&mut self, id: ExecutorId) {
+        if let Some(executor) = self.find_mut(id) {
+            executor.end();
+        }
+    }
+
+    /// Returns the pool's executors that are up.
+    pub(super) fn executors(&self, pool: PoolId) -> impl Iterator<Item = &PoolExecutor> {
+        self.executors.iter().filter(move |executor| executor.up && executor.id.pool == pool)
     }
 
     pub(super) fn slots_free(&self) -> u32 {
@@ -102,171 +92,151 @@ impl Device {
 
     /// Returns the slots and memory that the pool uses here. Jobs count until they have left, even if their executor is down.
     pub(super) fn taken(&self, pool: PoolId) -> (u32, u64) {
-        self.find(pool).map_or((0, 0), |executor| (executor.slots_taken, executor.bytes_taken))
+        let of_pool = self.executors.iter().filter(|executor| executor.id.pool == pool);
+        (of_pool.map(|executor| executor.slots_taken).sum(), self.memory(pool).taken)
     }
 
-    pub(super) fn take(&mut self, demand: Demand) {
+    pub(super) fn take(&mut self, id: ExecutorId, demand: Demand) {
         self.slots_taken += 1;
-        let executor = self.executor_mut(demand.pool);
-        executor.slots_taken += 1;
-        executor.bytes_taken += demand.bytes;
-        executor.exclusive |= demand.alone;
-        executor.printing |= demand.prints;
+        self.take_memory(demand);
+        self.executor_mut(id).take(demand);
     }
 
-    /// Takes memory for a session. The pool's executor need not be up, because a session has a process of its own.
+    /// Takes memory for a session. The pool needs no executor that is up, because a session has processes of its own.
     pub(super) fn take_session(&mut self, demand: Demand) {
         self.sessions += 1;
-        let executor = self.entry(demand.pool);
-        executor.bytes_taken += demand.bytes;
-        executor.session_bytes += demand.bytes;
+        self.take_memory(demand);
+        self.memory_mut(demand.pool).sessions += demand.bytes;
     }
 
     pub(super) fn release_session(&mut self, demand: Demand) {
         self.sessions -= 1;
-        let executor = self.executor_mut(demand.pool);
-        executor.bytes_taken -= demand.bytes;
-        executor.session_bytes -= demand.bytes;
-        executor.release_requested = false;
+        self.release_memory(demand);
+        self.memory_mut(demand.pool).sessions -= demand.bytes;
+        let of_pool = self.executors.iter_mut().filter(|executor| executor.id.pool == demand.pool);
+        of_pool.for_each(|executor| executor.release_requested = false);
     }
 
     /// Returns the memory that the pool's sessions hold here.
     pub(super) fn session_bytes(&self, pool: PoolId) -> u64 {
-        self.find(pool).map_or(0, |executor| executor.session_bytes)
+        self.memory(pool).sessions
     }
 
     /// Returns the memory that the sessions of all pools hold here.
     pub(super) fn all_session_bytes(&self) -> u64 {
-        self.executors.iter().map(|executor| executor.session_bytes).sum()
+        self.memory.iter().map(|memory| memory.sessions).sum()
     }
 
     /// Takes memory for a job that rides in a train, which has its slot already.
     pub(super) fn take_memory(&mut self, demand: Demand) {
-        self.executor_mut(demand.pool).bytes_taken += demand.bytes;
+        self.memory_mut(demand.pool).taken += demand.bytes;
     }
 
     pub(super) fn release_memory(&mut self, demand: Demand) {
-        self.executor_mut(demand.pool).bytes_taken -= demand.bytes;
+        self.memory_mut(demand.pool).taken -= demand.bytes;
     }
 
-    pub(super) fn release(&mut self, demand: Demand) {
+    pub(super) fn release(&mut self, id: ExecutorId, demand: Demand) {
         self.release_memory(demand);
         self.slots_taken -= 1;
-        let executor = self.executor_mut(demand.pool);
-        executor.slots_taken -= 1;
-        executor.release_requested = false;
-        // In an exclusive executor, the job that leaves was the only one.
-        executor.exclusive = false;
-        executor.printing &= !demand.prints;
+        self.executor_mut(id).release(demand);
     }
 
-    /// Returns the additional memory that the pool's jobs can have now.
-    pub(super) fn bytes_free(&self, pool: PoolId) -> u64 {
-        match self.cached(Some(pool)) {
+    /// Returns the additional memory that jobs of the executor can have now.
+    pub(super) fn bytes_free(&self, id: ExecutorId) -> u64 {
+        self.bytes_beside(self.cached(Some(id)))
+    }
+
+    /// Returns the additional memory that jobs of the executor can have soon: once the other executors without jobs have released what they
+    /// cache. On a GPU, an executor with jobs may have to wait for their kernels before it can free memory.
+    pub(super) fn bytes_soon(&self, id: ExecutorId) -> u64 {
+        let busy = self.executors.iter().filter(|executor| executor.id != id && executor.slots_taken > 0);
+        self.bytes_beside(cached_sum(busy))
+    }
+
+    /// Returns the additional memory that an executor's jobs can have after all other executors have released their caches. If no job runs
+    /// and no session is open, this is all of the device's memory even if other processes use some of it: a job then starts and the driver
+    /// decides, because no job should wait for other processes forever.
+    pub(super) fn bytes_unused(&self) -> u64 {
+        if self.slots_taken == 0 && self.sessions == 0 { self.bytes } else { self.available_unused() }
+    }
+
+    fn bytes_beside(&self, cached: u64) -> u64 {
+        match cached {
             0 => self.bytes_unused(),
             cached => self.available_unused().saturating_sub(cached),
         }
     }
 
-    /// Returns the additional memory that a pool's jobs can have after all other executors have released their caches. If no job runs and no
-    /// session is open, this is all of the device's memory even if other processes use some of it: a job then starts and the driver decides, because no job
-    /// should wait for other processes forever.
-    pub(super) fn bytes_unused(&self) -> u64 {
-        if self.slots_taken == 0 && self.sessions == 0 { self.bytes } else { self.available_unused() }
+    /// Returns the memory that running jobs and other executors leave for the executor's cache.
+    pub(super) fn cache_bytes_max(&self, id: ExecutorId) -> u64 {
+        self.available_unused().saturating_sub(self.cached(Some(id)))
     }
 
-    /// Returns the memory that running jobs and other executors leave for the cache of the pool's executor.
-    pub(super) fn cache_bytes_max(&self, pool: PoolId) -> u64 {
-        self.available_unused().saturating_sub(self.cached(Some(pool)))
-    }
-
-    pub(super) fn set_cached(&mut self, pool: PoolId, cached: u64) {
-        if let Some(executor) = self.find_mut(pool).filter(|executor| executor.up) {
+    pub(super) fn set_cached(&mut self, id: ExecutorId, cached: u64) {
+        if let Some(executor) = self.find_mut(id).filter(|executor| executor.up) {
             executor.release_requested &= cached <= executor.cached;
             executor.cached = cached;
         }
     }
 
-    pub(super) fn set_resident(&mut self, pool: PoolId, input: BlobDigest, is_resident: bool) {
-        if let Some(executor) = self.find_mut(pool).filter(|executor| executor.up) {
-            match is_resident {
-                true => executor.residents.insert(input),
-                false => executor.residents.remove(&input),
-            };
+    pub(super) fn set_resident(&mut self, id: ExecutorId, input: BlobDigest, is_resident: bool) {
+        if let Some(executor) = self.find_mut(id).filter(|executor| executor.up) {
+            executor.set_resident(input, is_resident);
         }
     }
 
-    /// Returns whether the input is resident in the pool's executor.
-    pub(super) fn has_input(&self, pool: PoolId, input: BlobDigest) -> bool {
-        self.executor(pool).is_some_and(|executor| executor.residents.contains(&input))
-    }
-
-    /// Returns the pools, without `except`, whose executors must release memory so that so many missing bytes become free: as few as
-    /// possible, those with the largest caches first. Executors that were already asked are left out.
-    pub(super) fn caches_to_release(&self, except: Option<PoolId>, mut missing: u64) -> Vec<PoolId> {
+    /// Returns the executors, without `except`, that must release memory so that so many missing bytes become free: as few as possible,
+    /// those with the largest caches first. Executors that were already asked are left out.
+    pub(super) fn caches_to_release(&self, except: Option<ExecutorId>, mut missing: u64) -> Vec<ExecutorId> {
         let mut others: Vec<&PoolExecutor> =
-            self.executors.iter().filter(|executor| Some(executor.pool) != except && executor.cached > 0).collect();
+            self.executors.iter().filter(|executor| Some(executor.id) != except && executor.cached > 0).collect();
         others.sort_by_key(|executor| std::cmp::Reverse(executor.cached));
         let needed = others.into_iter().take_while(|executor| {
             let is_needed = missing > 0;
             missing = missing.saturating_sub(executor.cached);
             is_needed
         });
-        needed.filter(|executor| !executor.release_requested).map(|executor| executor.pool).collect()
+        needed.filter(|executor| !executor.release_requested).map(|executor| executor.id).collect()
     }
 
-    pub(super) fn request_release(&mut self, pool: PoolId) {
-        self.executor_mut(pool).release_requested = true;
+    pub(super) fn request_release(&mut self, id: ExecutorId) {
+        self.executor_mut(id).release_requested = true;
     }
 
     /// Returns the memory that is available and that neither jobs nor sessions hold.
     pub(super) fn available_unused(&self) -> u64 {
-        self.available.saturating_sub(self.executors.iter().map(|executor| executor.bytes_taken).sum())
+        self.available.saturating_sub(self.memory.iter().map(|memory| memory.taken).sum())
     }
 
     /// Returns the memory that executors cache, without that of `except`, whose jobs can use it. A session can't use the cache of any
     /// executor.
-    pub(super) fn cached(&self, except: Option<PoolId>) -> u64 {
-        // Saturate, because an executor's report of its cache may be wrong.
-        let others = self.executors.iter().filter(|executor| Some(executor.pool) != except);
-        others.fold(0, |sum, executor| sum.saturating_add(executor.cached))
+    pub(super) fn cached(&self, except: Option<ExecutorId>) -> u64 {
+        cached_sum(self.executors.iter().filter(|executor| Some(executor.id) != except))
     }
 
-    fn find(&self, pool: PoolId) -> Option<&PoolExecutor> {
-        self.executors.iter().find(|executor| executor.pool == pool)
+    fn memory(&self, pool: PoolId) -> PoolMemory {
+        self.memory.get(pool.0 as usize).copied().unwrap_or_default()
     }
 
-    fn find_mut(&mut self, pool: PoolId) -> Option<&mut PoolExecutor> {
-        self.executors.iter_mut().find(|executor| executor.pool == pool)
+    fn memory_mut(&mut self, pool: PoolId) -> &mut PoolMemory {
+        let index = pool.0 as usize;
+        if self.memory.len() <= index {
+            self.memory.resize(index + 1, PoolMemory::default());
+        }
+        &mut self.memory[index]
     }
 
-    /// Returns the pool's entry, which is made if the pool has had no executor here.
-    fn entry(&mut self, pool: PoolId) -> &mut PoolExecutor {
-        let place = self.executors.iter().position(|executor| executor.pool == pool).unwrap_or_else(|| {
-            self.executors.push(PoolExecutor::new(pool));
-            self.executors.len() - 1
-        });
-        &mut self.executors[place]
+    fn find_mut(&mut self, id: ExecutorId) -> Option<&mut PoolExecutor> {
+        self.executors.iter_mut().find(|executor| executor.id == id)
     }
 
-    fn executor_mut(&mut self, pool: PoolId) -> &mut PoolExecutor {
-        self.find_mut(pool).expect("jobs run and memory is cached only where the pool has an executor")
+    fn executor_mut(&mut self, id: ExecutorId) -> &mut PoolExecutor {
+        self.find_mut(id).expect("jobs run and memory is cached only in executors that have been up")
     }
 }
 
-impl PoolExecutor {
-    fn new(pool: PoolId) -> Self {
-        Self {
-            pool,
-            up: false,
-            slots_taken: 0,
-            bytes_taken: 0,
-            session_bytes: 0,
-            cached: 0,
-            residents: HashSet::new(),
-            release_requested: false,
-            exclusive: false,
-            printing: false,
-        }
-    }
+/// Saturates, because an executor's report of its cache may be wrong.
+fn cached_sum<'a>(executors: impl Iterator<Item = &'a PoolExecutor>) -> u64 {
+    executors.fold(0, |sum, executor| sum.saturating_add(executor.cached))
 }

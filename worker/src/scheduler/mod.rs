@@ -10,10 +10,11 @@
 //!   is next ([`pool`]).
 //! - **Inside a pool:** priorities share the starts 16 : 4 : 1, so that `low` jobs start even under endless `high` work ([`backlog`]).
 //! - **On a device:** a job starts if a slot is free and its memory fits ([`placement`]). A pool's guaranteed memory is lent once the pool
-//!   has been idle for a while. Another pool's executor is asked to release memory that it only caches ([`device`]). Of several devices
+//!   has been idle for a while. Another executor is asked to release memory that it only caches ([`device`]). Of several devices
 //!   the job gets one that already has its largest input, or else the emptiest ([`mod@search`]).
+//! - **In a pool with several executors on a device:** long jobs are kept apart, and short ones are put together ([`pool_executor`]).
 //! - **Large jobs and suspects:** a job that was passed often reserves a device ([`reservations`]). So does a job that lost an executor: it
-//!   runs alone in its pool's executor, so that a second loss identifies the cause.
+//!   runs alone in an executor, so that a second loss identifies the cause.
 //!
 //! - **Sessions** take memory without a slot for as long as they are open, and are charged what they use ([`mod@session`]).
 //! - **Brief jobs** share a slot as a train, one after the other ([`mod@train`]).
@@ -27,6 +28,7 @@ mod demand;
 mod device;
 mod placement;
 mod pool;
+mod pool_executor;
 pub mod prefetch;
 mod queries;
 mod reservations;
@@ -45,7 +47,7 @@ pub(crate) use self::train::BRIEF_US_MAX;
 pub use self::{
     allowed::{Allowed, DEVICES_MAX},
     change::{Action, Change, DemandTooLarge, Room},
-    demand::{Demand, DeviceId, PoolId, SessionTerms, Ticket},
+    demand::{Demand, DeviceId, ExecutorId, PoolId, SessionTerms, Ticket},
     pool::PoolGuarantee,
 };
 use self::{
@@ -76,7 +78,7 @@ pub struct Scheduler {
 /// A job that occupies a slot, alone or with the others of its train.
 #[derive(Debug)]
 struct StartedJob {
-    device: DeviceId,
+    executor: ExecutorId,
     demand: Demand,
     charged_us: u64,
 }
@@ -113,15 +115,15 @@ impl Scheduler {
                 self.reservations.drop_device(device);
                 return self.refuse_waiting();
             }
-            Change::ExecutorUp(device, pool) => self.device_mut(device).executor_up(pool),
-            Change::ExecutorDown(device, pool) => {
-                self.device_mut(device).executor_down(pool);
+            Change::ExecutorUp(executor) => self.device_mut(executor.device).executor_up(executor),
+            Change::ExecutorDown(executor) => {
+                self.device_mut(executor.device).executor_down(executor);
                 // Another device may have room for the job sooner.
-                self.reservations.drop_pool(device, pool);
+                self.reservations.drop_pool(executor.device, executor.pool);
             }
-            Change::Cached { device, pool, bytes } => self.device_mut(device).set_cached(pool, bytes),
-            Change::Input { device, pool, input, is_resident } => {
-                self.device_mut(device).set_resident(pool, input, is_resident);
+            Change::Cached { executor, bytes } => self.device_mut(executor.device).set_cached(executor, bytes),
+            Change::Input { executor, input, is_resident } => {
+                self.device_mut(executor.device).set_resident(executor, input, is_resident);
             }
             Change::Available { device, bytes } => self.device_mut(device).set_available(bytes),
             Change::Tick => self.pools.iter_mut().for_each(Pool::tick),
@@ -137,34 +139,34 @@ impl Scheduler {
             let Plan { start, reservations, releases: planned } =
                 search(&self.pools, &self.devices, &self.reservations);
             self.reservations = reservations;
-            for (device, pool) in planned {
-                self.device_mut(device).request_release(pool);
-                releases.push(Action::ReleaseCache(device, pool));
+            for executor in planned {
+                self.device_mut(executor.device).request_release(executor);
+                releases.push(Action::ReleaseCache(executor));
             }
             let Some(start) = start else { break };
             starts.push(self.start(start));
         }
-        for (first, device) in starts {
-            actions.push(Action::Start(first, device));
-            let joined = self.fill_train(first, device);
-            actions.extend(joined.into_iter().map(|ticket| Action::Join { ticket, first, device }));
+        for (first, executor) in starts {
+            actions.push(Action::Start(first, executor));
+            let joined = self.fill_train(first, executor);
+            actions.extend(joined.into_iter().map(|ticket| Action::Join { ticket, first, executor }));
         }
         actions.extend(releases);
     }
 
-    fn start(&mut self, start: Start) -> (Ticket, DeviceId) {
-        let Start { pool, position, device, is_shared, passed } = start;
-        let BacklogEntry { ticket, demand, .. } = self.pool_mut(pool).backlog.take(position);
-        self.pass(&passed, pool, is_shared);
+    fn start(&mut self, start: Start) -> (Ticket, ExecutorId) {
+        let Start { executor, position, is_shared, passed } = start;
+        let BacklogEntry { ticket, demand, .. } = self.pool_mut(executor.pool).backlog.take(position);
+        self.pass(&passed, executor.pool, is_shared);
         self.reservations.drop_job(ticket);
-        self.device_mut(device).take(demand);
-        self.run(ticket, device, demand);
-        (ticket, device)
+        self.device_mut(executor.device).take(executor, demand);
+        self.run(ticket, executor, demand);
+        (ticket, executor)
     }
 
-    fn run(&mut self, ticket: Ticket, device: DeviceId, demand: Demand) {
+    fn run(&mut self, ticket: Ticket, executor: ExecutorId, demand: Demand) {
         let charged_us = self.pool_mut(demand.pool).start();
-        self.running.insert(ticket, StartedJob { device, demand, charged_us });
+        self.running.insert(ticket, StartedJob { executor, demand, charged_us });
     }
 
     /// Records that the pools in `passed` had their turn before `started` but no fitting job. Of a shared slot they are owed at most five
@@ -204,10 +206,10 @@ impl Scheduler {
             return;
         }
         match self.running.remove(&ticket) {
-            Some(StartedJob { device, demand, charged_us }) => {
+            Some(StartedJob { executor, demand, charged_us }) => {
                 match self.trains.leave(ticket) {
-                    true => self.device_mut(device).release(demand),
-                    false => self.device_mut(device).release_memory(demand),
+                    true => self.device_mut(executor.device).release(executor, demand),
+                    false => self.device_mut(executor.device).release_memory(demand),
                 }
                 self.pool_mut(demand.pool).end(demand.bytes, charged_us, used_us);
             }

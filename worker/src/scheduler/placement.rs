@@ -1,9 +1,10 @@
 //! Decides whether a job may start on a device, given its running jobs and the guarantees of other pools.
 
 use super::{
-    Demand, PoolId, SessionTerms, Ticket,
-    device::{Device, PoolExecutor},
+    Demand, ExecutorId, PoolId, SessionTerms, Ticket,
+    device::Device,
     pool::{PoolGuarantee, permille_of},
+    pool_executor::PoolExecutor,
     reservations::Reservation,
 };
 
@@ -20,13 +21,12 @@ pub(super) struct Claim {
     pub(super) recent: Option<u64>,
 }
 
-/// How well a job fits on a device now.
+/// How a job fits on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
     Now,
-    /// It fits once executors of other pools have released cached memory.
+    /// It fits once other executors have released cached memory.
     AfterRelease,
-    Not,
 }
 
 /// A device with everything that decides who may use it.
@@ -61,30 +61,27 @@ impl Claim {
     }
 }
 
-impl Offer<'_> {
-    /// Returns how the job fits on the device beside its running jobs and the guarantees of other pools.
-    pub(super) fn fit(self, ticket: Ticket, demand: Demand) -> Fit {
-        if !self.can_run(demand) {
-            return Fit::Not;
-        }
+impl<'a> Offer<'a> {
+    /// Returns the executor that would run the job, and how the job fits there beside the device's running jobs and the guarantees of other
+    /// pools. `None` if it does not fit.
+    pub(super) fn fit(self, ticket: Ticket, demand: Demand) -> Option<(&'a PoolExecutor, Fit)> {
+        let executor = self.executor_for(ticket, demand)?;
         let with = |bytes| self.fits_in(ticket, demand, bytes);
-        if with(self.device.bytes_free(demand.pool)) {
-            Fit::Now
-        } else if with(self.device.bytes_unused()) {
-            Fit::AfterRelease
+        if with(self.device.bytes_free(executor.id)) {
+            Some((executor, Fit::Now))
         } else {
-            Fit::Not
+            with(self.device.bytes_unused()).then_some((executor, Fit::AfterRelease))
         }
     }
 
-    /// Returns whether the device has a slot for the job, and the pool's executor could run the job.
-    fn can_run(self, demand: Demand) -> bool {
-        let is_blocked = |executor: &PoolExecutor| {
-            executor.exclusive || demand.alone && executor.slots_taken > 0 || demand.prints && executor.printing
-        };
-        self.device.slots_free() > 0
-            && demand.allowed.has(self.device.id)
-            && self.device.executor(demand.pool).is_some_and(|executor| !is_blocked(executor))
+    /// Returns the best of the pool's executors that could run the job, if the device has a slot for it.
+    fn executor_for(self, ticket: Ticket, demand: Demand) -> Option<&'a PoolExecutor> {
+        if self.device.slots_free() == 0 || !demand.allowed.has(self.device.id) {
+            return None;
+        }
+        let waits = |executor: &PoolExecutor| !self.fits_in(ticket, demand, self.device.bytes_soon(executor.id));
+        let unblocked = self.device.executors(demand.pool).filter(|executor| !executor.is_blocked_for(demand));
+        unblocked.min_by_key(|executor| executor.rank(demand, waits(executor)))
     }
 
     /// Returns whether the job may start if `bytes` are free.
@@ -105,11 +102,11 @@ impl Offer<'_> {
 
     /// Returns how the session fits on the device. Unlike a job, it never gets memory that other processes use, because it is promised all
     /// of it.
-    pub(super) fn fit_session(self, ticket: Ticket, demand: Demand, terms: SessionTerms) -> Fit {
+    pub(super) fn fit_session(self, ticket: Ticket, demand: Demand, terms: SessionTerms) -> Option<Fit> {
         let (device, pool) = (self.device, demand.pool);
         let of_sessions = device.session_bytes(pool).saturating_add(demand.bytes);
         if !self.takes_sessions(demand) || of_sessions > terms.bytes_max(device.bytes) {
-            return Fit::Not;
+            return None;
         }
         let unused = device.available_unused();
         let reserved = self.reservation.filter(|reservation| reservation.ticket != ticket);
@@ -121,11 +118,9 @@ impl Offer<'_> {
         let theirs = if is_own { 0 } else { self.reserve_against(pool).bytes };
         let fits = |bytes: u64| bytes.checked_sub(demand.bytes).is_some_and(|left| left >= theirs.max(kept));
         if fits(unused.saturating_sub(device.cached(None))) {
-            Fit::Now
-        } else if fits(unused) {
-            Fit::AfterRelease
+            Some(Fit::Now)
         } else {
-            Fit::Not
+            fits(unused).then_some(Fit::AfterRelease)
         }
     }
 
@@ -142,10 +137,10 @@ impl Offer<'_> {
         !self.device.is_gone() && demand.allowed.has(self.device.id)
     }
 
-    /// Returns whether the job's memory fits on the device, so that it can join a train there. No train grows on a device that a job has
-    /// reserved.
-    pub(super) fn fits_behind(self, demand: Demand) -> bool {
-        let free = self.device.bytes_free(demand.pool);
+    /// Returns whether the job's memory fits on the device, so that it can join a train in the executor. No train grows on a device that a
+    /// job has reserved.
+    pub(super) fn fits_behind(self, executor: ExecutorId, demand: Demand) -> bool {
+        let free = self.device.bytes_free(executor);
         let leaves_reserve =
             || self.has_own_memory(demand) || free - demand.bytes >= self.reserve_against(demand.pool).bytes;
         let leaves_lease = |reservation: &Reservation| {
@@ -161,7 +156,7 @@ impl Offer<'_> {
     pub(super) fn open_slots(self, pool: PoolId) -> u32 {
         // A session reserves memory, and no slot.
         let is_reserved = self.reservation.is_some_and(|reservation| reservation.demand.session.is_none());
-        let is_open = !is_reserved && self.device.executor(pool).is_some_and(|executor| !executor.exclusive);
+        let is_open = !is_reserved && self.device.executors(pool).any(|executor| !executor.exclusive);
         if !is_open {
             return 0;
         }
@@ -169,13 +164,13 @@ impl Offer<'_> {
         free.saturating_sub(self.reserve_against(pool).slots).max(own.min(free))
     }
 
-    /// Returns whether a reservation of the device would help the job: no guarantee of another pool blocks it forever, and no other job
-    /// that prints occupies its pool's executor.
+    /// Returns whether a reservation of the device would help the job: no guarantee of another pool blocks it forever, and not every
+    /// executor of its pool is occupied by another job that prints.
     pub(super) fn can_reserve(self, demand: Demand) -> bool {
         let has_turn = |executor: &PoolExecutor| !(demand.prints && executor.printing);
         self.reservation.is_none()
             && demand.allowed.has(self.device.id)
-            && self.device.executor(demand.pool).is_some_and(has_turn)
+            && self.device.executors(demand.pool).any(has_turn)
             && self.may_come_to_fit(demand)
     }
 
@@ -222,7 +217,7 @@ impl Offer<'_> {
     fn reserve_against(self, borrower: PoolId) -> Reserve {
         let mut reserve = Reserve { slots: 0, bytes: 0 };
         let others = self.claims.iter().filter(|claim| claim.pool != borrower);
-        for claim in others.filter(|claim| self.device.executor(claim.pool).is_some()) {
+        for claim in others.filter(|claim| self.device.executors(claim.pool).next().is_some()) {
             let (slots_taken, bytes_taken) = self.device.taken(claim.pool);
             reserve.slots += u32::from(claim.guarantee.memory_permille > 0 && slots_taken == 0);
             reserve.bytes += claim.bytes(self.device).saturating_sub(bytes_taken);

@@ -3,17 +3,17 @@
 use gpufleet_schema::Priority;
 
 use super::{
-    DeviceId, PoolId, Room, Scheduler, Ticket,
+    ExecutorId, Room, Scheduler, Ticket,
     device::Device,
     placement::{Claim, Offer},
     pool::Pool,
 };
 
 impl Scheduler {
-    /// Returns how many bytes the pool's executor may cache on the device so that all caches and running jobs together fit into the
-    /// device's memory.
-    pub fn cache_bytes_max(&self, device: DeviceId, pool: PoolId) -> u64 {
-        self.devices.iter().find(|known| known.id == device).map_or(0, |device| device.cache_bytes_max(pool))
+    /// Returns how many bytes the executor may cache so that all caches and running jobs together fit into the device's memory.
+    pub fn cache_bytes_max(&self, executor: ExecutorId) -> u64 {
+        let device = self.devices.iter().find(|known| known.id == executor.device);
+        device.map_or(0, |device| device.cache_bytes_max(executor))
     }
 
     /// Returns the number of slots that jobs occupy, and of open sessions.

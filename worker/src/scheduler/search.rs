@@ -3,11 +3,12 @@
 //! A search changes nothing. It returns a [`Plan`], which the scheduler carries out without a further decision.
 
 use super::{
-    Demand, DeviceId, PoolId,
+    ExecutorId, PoolId,
     backlog::{BacklogEntry, Position},
     device::Device,
     placement::{Claim, Fit, Offer},
     pool::Pool,
+    pool_executor::PoolExecutor,
     reservations::{Reservation, Reservations},
 };
 
@@ -20,16 +21,15 @@ pub(super) struct Plan {
     pub(super) start: Option<Start>,
     /// The new reservations.
     pub(super) reservations: Reservations,
-    /// The executors to ask for cached memory, because jobs of other pools wait for it.
-    pub(super) releases: Vec<(DeviceId, PoolId)>,
+    /// The executors to ask for cached memory, because jobs of other executors wait for it.
+    pub(super) releases: Vec<ExecutorId>,
 }
 
 /// The next job, and where it starts.
 #[derive(Debug)]
 pub(super) struct Start {
-    pub(super) pool: PoolId,
+    pub(super) executor: ExecutorId,
     pub(super) position: Position,
-    pub(super) device: DeviceId,
     /// Whether another pool could have used the slot, because it is not the pool's own.
     pub(super) is_shared: bool,
     /// The pools that had their turn before but no fitting job.
@@ -41,7 +41,7 @@ struct Search<'a> {
     devices: &'a [Device],
     claims: &'a [Claim],
     reservations: Reservations,
-    releases: Vec<(DeviceId, PoolId)>,
+    releases: Vec<ExecutorId>,
 }
 
 /// Finds the next job: from the pool with the least weighted device time among those with a fitting job.
@@ -63,7 +63,7 @@ pub(super) fn search(pools: &[Pool], devices: &[Device], reservations: &Reservat
 fn lacks_input(devices: &[Device], waiting: &BacklogEntry) -> bool {
     let Some(input) = waiting.demand.input else { return false };
     let mut with_slot = devices.iter().filter(|device| device.slots_free() > 0);
-    !with_slot.any(|device| device.has_input(waiting.demand.pool, input))
+    !with_slot.any(|device| device.executors(waiting.demand.pool).any(|executor| executor.has_input(input)))
 }
 
 /// Returns the pools with work, in the order of their turns.
@@ -78,45 +78,48 @@ impl<'a> Search<'a> {
         turns.iter().enumerate().find_map(|(turn, pool)| {
             let backlog = &pools[pool.0 as usize].backlog;
             let devices = self.devices;
-            let (position, device) =
-                backlog.find(|waiting| lacks_input(devices, waiting), |waiting| self.device_for(waiting))?;
+            let (position, (device, executor)) =
+                backlog.find(|waiting| lacks_input(devices, waiting), |waiting| self.place_for(waiting))?;
             let is_shared = !self.offer(device).has_own_slot(*pool);
-            Some(Start { pool: *pool, position, device: device.id, is_shared, passed: turns[..turn].to_vec() })
+            Some(Start { executor, position, is_shared, passed: turns[..turn].to_vec() })
         })
     }
 
-    /// Returns the best device that can run the job now. If there is none, plans the releases and reservations that let the job start
-    /// later.
-    fn device_for(&mut self, waiting: &BacklogEntry) -> Option<&'a Device> {
+    /// Returns the best device and executor that can run the job now. If there is none, plans the releases and reservations that let the job
+    /// start later.
+    fn place_for(&mut self, waiting: &BacklogEntry) -> Option<(&'a Device, ExecutorId)> {
         // Nearly every search ends without a free slot.
         let has_slot = self.devices.iter().any(|device| device.slots_free() > 0);
-        let device = if has_slot { self.best(waiting, Fit::Now) } else { None };
-        if device.is_none() {
+        let place = if has_slot { self.best(waiting, Fit::Now) } else { None };
+        if place.is_none() {
             if has_slot {
                 self.request_memory(waiting);
             }
             self.reserve(waiting);
         }
-        device
+        place
     }
 
-    /// Returns a device that has the job's input, or else the one with the most free slots. A job does not wait for a device that has its
-    /// input, because another device can start the job now and fetch the input.
-    fn best(&self, waiting: &BacklogEntry, wanted: Fit) -> Option<&'a Device> {
+    /// Returns a device where the job's executor has its input, or else the one with the most free slots. A job does not wait for an
+    /// executor that has its input, because another one can start the job now and fetch the input.
+    fn best(&self, waiting: &BacklogEntry, wanted: Fit) -> Option<(&'a Device, ExecutorId)> {
         let with_slot = self.devices.iter().filter(|device| device.slots_free() > 0);
-        let fitting = with_slot.filter(|device| self.offer(device).fit(waiting.ticket, waiting.demand) == wanted);
-        let has_input =
-            |device: &Device| waiting.demand.input.is_some_and(|input| device.has_input(waiting.demand.pool, input));
-        fitting.max_by_key(|device| (has_input(device), device.slots_free()))
+        let has_input = |executor: &PoolExecutor| waiting.demand.input.is_some_and(|input| executor.has_input(input));
+        let fitting = with_slot.filter_map(|device| {
+            let (executor, fit) = self.offer(device).fit(waiting.ticket, waiting.demand)?;
+            (fit == wanted).then_some((has_input(executor), device, executor.id))
+        });
+        let best = fitting.max_by_key(|(has_input, device, _)| (*has_input, device.slots_free()));
+        best.map(|(_, device, executor)| (device, executor))
     }
 
-    /// Plans to ask other pools' executors for cached memory, if the job would fit with it.
+    /// Plans to ask other executors for cached memory, if the job would fit with it.
     fn request_memory(&mut self, waiting: &BacklogEntry) {
-        let Some(device) = self.best(waiting, Fit::AfterRelease) else { return };
-        let Demand { pool, bytes, .. } = waiting.demand;
-        for pool in device.caches_to_release(Some(pool), bytes.saturating_sub(device.bytes_free(pool))) {
-            if !self.releases.contains(&(device.id, pool)) {
-                self.releases.push((device.id, pool));
+        let Some((device, executor)) = self.best(waiting, Fit::AfterRelease) else { return };
+        let missing = waiting.demand.bytes.saturating_sub(device.bytes_free(executor));
+        for other in device.caches_to_release(Some(executor), missing) {
+            if !self.releases.contains(&other) {
+                self.releases.push(other);
             }
         }
     }

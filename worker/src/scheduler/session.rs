@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::{
-    Action, Demand, DeviceId, PoolId, Scheduler, SessionTerms, Ticket,
+    Action, Demand, DeviceId, ExecutorId, PoolId, Scheduler, SessionTerms, Ticket,
     device::Device,
     placement::{Claim, Fit},
     pool::Pool,
@@ -54,13 +54,13 @@ impl Scheduler {
                 self.reservations.drop_job(ticket);
                 self.device_mut(device).take_session(demand);
                 self.sessions.open.insert(ticket, (device, demand));
-                actions.push(Action::Start(ticket, device));
+                actions.push(Action::Start(ticket, ExecutorId::first(device, demand.pool)));
                 continue;
             }
             if let Some(device) = self.place_session(ticket, demand, terms, Fit::AfterRelease) {
-                for pool in self.caches_in_the_way(device, demand) {
-                    self.device_mut(device).request_release(pool);
-                    actions.push(Action::ReleaseCache(device, pool));
+                for executor in self.caches_in_the_way(device, demand) {
+                    self.device_mut(device).request_release(executor);
+                    actions.push(Action::ReleaseCache(executor));
                 }
             }
             if terms.insists && !self.reservations.has_job(ticket) {
@@ -94,12 +94,12 @@ impl Scheduler {
     fn place_session(&self, ticket: Ticket, demand: Demand, terms: SessionTerms, wanted: Fit) -> Option<DeviceId> {
         let claims: Vec<Claim> = self.pools.iter().map(Pool::claim).collect();
         let offers = self.devices.iter().map(|device| self.offer(device, &claims));
-        let fitting = offers.filter(|offer| offer.fit_session(ticket, demand, terms) == wanted);
+        let fitting = offers.filter(|offer| offer.fit_session(ticket, demand, terms) == Some(wanted));
         fitting.max_by_key(|offer| offer.device.available_unused()).map(|offer| offer.device.id)
     }
 
-    /// Returns the pools whose executors must release memory for the session, so that it also leaves what is kept for others.
-    fn caches_in_the_way(&self, device: DeviceId, demand: Demand) -> Vec<PoolId> {
+    /// Returns the executors that must release memory for the session, so that it also leaves what is kept for others.
+    fn caches_in_the_way(&self, device: DeviceId, demand: Demand) -> Vec<ExecutorId> {
         let device = self.devices.iter().find(|known| known.id == device);
         let all = |device: &Device| device.caches_to_release(None, device.cached(None).min(demand.bytes));
         device.map(all).unwrap_or_default()

@@ -1,9 +1,11 @@
 use gpufleet_schema::{BlobDigest, Priority};
 
 use super::{
-    Action, Allowed, Change, Demand, DemandTooLarge, DeviceId, PoolGuarantee, PoolId, Room, Scheduler, Ticket,
+    Action, Allowed, Change, Demand, DemandTooLarge, DeviceId, ExecutorId, PoolGuarantee, PoolId, Room, Scheduler,
+    Ticket,
 };
 
+mod executors;
 mod memory;
 mod sessions;
 mod sharing;
@@ -23,8 +25,14 @@ fn demand(bytes: u64) -> Demand {
         input: None,
         returnable: true,
         brief_us: None,
+        is_long: false,
         session: None,
     }
+}
+
+/// Returns the first executor of a pool on a device.
+fn first(device: u32, pool: u32) -> ExecutorId {
+    ExecutorId::first(DeviceId(device), PoolId(pool))
 }
 
 fn left(ticket: u64) -> Change {
@@ -40,7 +48,7 @@ fn with_pools(guarantees: &[PoolGuarantee], slots: u32, bytes: u64) -> Scheduler
     let mut scheduler = Scheduler::new(guarantees);
     scheduler.step([Change::Device { device: DeviceId(0), slots, bytes }]);
     for pool in 0..guarantees.len() as u32 {
-        scheduler.step([Change::ExecutorUp(DeviceId(0), PoolId(pool))]);
+        scheduler.step([Change::ExecutorUp(first(0, pool))]);
     }
     scheduler
 }
@@ -136,9 +144,9 @@ fn a_reservation_of_a_job_that_left_is_forgotten() {
 #[test]
 fn nothing_starts_on_a_device_that_is_down_and_work_resumes_when_it_is_back() {
     let mut scheduler = with_device(1, 100);
-    scheduler.step([Change::ExecutorDown(DeviceId(0), PoolId(0))]);
+    scheduler.step([Change::ExecutorDown(first(0, 0))]);
     assert_eq!(starts(&scheduler.step([Change::Arrived(Ticket(1), demand(1))])), NONE);
-    assert_eq!(starts(&scheduler.step([Change::ExecutorUp(DeviceId(0), PoolId(0))])), [1]);
+    assert_eq!(starts(&scheduler.step([Change::ExecutorUp(first(0, 0))])), [1]);
 }
 
 #[test]
@@ -223,9 +231,9 @@ fn a_large_job_of_low_priority_is_not_passed_for_ever_by_small_ones_of_high() {
 fn a_job_starts_only_where_it_may_and_is_passed_on_when_that_is_gone() {
     let mut scheduler = with_device(1, 100);
     scheduler.step([Change::Device { device: DeviceId(1), slots: 1, bytes: 50 }]);
-    scheduler.step([Change::ExecutorUp(DeviceId(1), PoolId(0))]);
+    scheduler.step([Change::ExecutorUp(first(1, 0))]);
     let second = Demand { allowed: [DeviceId(1)].into_iter().collect(), ..demand(10) };
-    assert_eq!(scheduler.step([Change::Arrived(Ticket(1), second)]), [Action::Start(Ticket(1), DeviceId(1))]);
+    assert_eq!(scheduler.step([Change::Arrived(Ticket(1), second)]), [Action::Start(Ticket(1), first(1, 0))]);
     assert_eq!(starts(&scheduler.step([Change::Arrived(Ticket(2), second)])), NONE, "device 0 is free and not allowed");
     let refused = DemandTooLarge { bytes: 60, device_bytes_max: 50 };
     let large = Demand { bytes: 60, ..second };
@@ -239,13 +247,13 @@ fn a_job_starts_only_where_it_may_and_is_passed_on_when_that_is_gone() {
 fn a_job_prefers_the_device_that_has_its_input_and_does_not_wait_for_it() {
     let mut scheduler = with_device(8, 100);
     scheduler.step([Change::Device { device: DeviceId(1), slots: 1, bytes: 100 }]);
-    scheduler.step([Change::ExecutorUp(DeviceId(1), PoolId(0))]);
-    let (pool, input) = (PoolId(0), BlobDigest::of(b"input"));
-    let resident = |is_resident| Change::Input { device: DeviceId(1), pool, input, is_resident };
+    scheduler.step([Change::ExecutorUp(first(1, 0))]);
+    let (executor, input) = (first(1, 0), BlobDigest::of(b"input"));
+    let resident = |is_resident| Change::Input { executor, input, is_resident };
     let wants = Demand { input: Some(input), ..demand(1) };
     let arrive = |scheduler: &mut Scheduler, ticket| {
         scheduler.step([Change::Arrived(Ticket(ticket), wants)]).into_iter().find_map(|action| match action {
-            Action::Start(_, device) => Some(device.0),
+            Action::Start(_, executor) => Some(executor.device.0),
             _ => None,
         })
     };
@@ -257,8 +265,8 @@ fn a_job_prefers_the_device_that_has_its_input_and_does_not_wait_for_it() {
     scheduler.step([resident(false)]);
     assert_eq!(arrive(&mut scheduler, 4), Some(0));
     scheduler.step([resident(true)]);
-    scheduler.step([Change::ExecutorDown(DeviceId(1), pool)]);
-    scheduler.step([Change::ExecutorUp(DeviceId(1), pool)]);
+    scheduler.step([Change::ExecutorDown(executor)]);
+    scheduler.step([Change::ExecutorUp(executor)]);
     assert_eq!(arrive(&mut scheduler, 5), Some(0), "a new executor has no inputs");
 }
 
@@ -266,8 +274,7 @@ fn a_job_prefers_the_device_that_has_its_input_and_does_not_wait_for_it() {
 fn a_job_that_lacks_its_input_lets_at_most_eight_younger_ones_pass_in_a_row() {
     let mut scheduler = with_device(1, 100);
     let [here, elsewhere] = [b"here", b"else"].map(|bytes| BlobDigest::of(bytes));
-    let (device, pool) = (DeviceId(0), PoolId(0));
-    scheduler.step([Change::Input { device, pool, input: here, is_resident: true }]);
+    scheduler.step([Change::Input { executor: first(0, 0), input: here, is_resident: true }]);
     let mut arrive = |ticket, input| {
         scheduler.step([Change::Arrived(Ticket(ticket), Demand { input, ..demand(1) })]);
     };

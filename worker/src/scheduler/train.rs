@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::{Demand, DeviceId, Scheduler, Ticket, placement::Claim, pool::Pool};
+use super::{Demand, ExecutorId, Scheduler, Ticket, placement::Claim, pool::Pool};
 
 /// Maximum number of jobs in a train.
 const JOBS_MAX: usize = 16;
@@ -45,25 +45,25 @@ impl Trains {
 
 impl Scheduler {
     /// Adds waiting jobs to a job that has just started. All free slots are taken by now.
-    pub(super) fn fill_train(&mut self, first: Ticket, device: DeviceId) -> Vec<Ticket> {
+    pub(super) fn fill_train(&mut self, first: Ticket, executor: ExecutorId) -> Vec<Ticket> {
         let Demand { pool, brief_us: Some(mut total_us), .. } = self.running[&first].demand else { return Vec::new() };
         let mut joined = Vec::new();
         let claims: Vec<Claim> = self.pools.iter().map(Pool::claim).collect();
         // The slots share what waits.
         let waiting = self.pool(pool).backlog.len();
-        let slots = self.device_mut(device).slots.max(1) as usize;
+        let slots = self.device_mut(executor.device).slots.max(1) as usize;
         let length = (1 + waiting / slots).min(JOBS_MAX);
         while joined.len() + 1 < length {
             let Some((position, next)) = self.pool(pool).backlog.next() else { break };
             let demand = next.demand;
             let Some(next_us) = demand.brief_us.filter(|next_us| total_us + next_us <= TRAIN_US_MAX) else { break };
-            if !self.fits_behind(device, demand, &claims) {
+            if !self.fits_behind(executor, demand, &claims) {
                 break;
             }
             let ticket = self.pool_mut(pool).backlog.take(position).ticket;
             self.reservations.drop_job(ticket);
-            self.device_mut(device).take_memory(demand);
-            self.run(ticket, device, demand);
+            self.device_mut(executor.device).take_memory(demand);
+            self.run(ticket, executor, demand);
             total_us += next_us;
             joined.push(ticket);
         }
@@ -73,8 +73,8 @@ impl Scheduler {
         joined
     }
 
-    fn fits_behind(&self, device: DeviceId, demand: Demand, claims: &[Claim]) -> bool {
-        let device = self.devices.iter().find(|known| known.id == device);
-        device.is_some_and(|device| self.offer(device, claims).fits_behind(demand))
+    fn fits_behind(&self, executor: ExecutorId, demand: Demand, claims: &[Claim]) -> bool {
+        let device = self.devices.iter().find(|known| known.id == executor.device);
+        device.is_some_and(|device| self.offer(device, claims).fits_behind(executor, demand))
     }
 }

@@ -54,6 +54,7 @@ impl Runner {
                 compiled: None,
                 time_limit,
                 alone: false,
+                progress: None,
                 printout: None,
                 cache_bytes_max: u64::MAX,
                 blobs: None,

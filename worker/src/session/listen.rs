@@ -27,6 +27,11 @@ impl Listen {
         self.ip
     }
 
+    /// Returns the first and the last port, or 0 and 0 for any that is free.
+    pub fn ports(&self) -> [u16; 2] {
+        [self.first, self.last]
+    }
+
     /// Returns the number of sessions that can listen at a time.
     pub fn places(&self) -> usize {
         if self.first == 0 { usize::MAX } else { usize::from(self.last - self.first) + 1 }

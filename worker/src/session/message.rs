@@ -42,7 +42,7 @@ pub struct GateReady {
 /// What happened in a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GateEvent {
-    /// The client's control connection is there.
+    /// The client has connected, and wants the session.
     Connected,
     Progress(Progress),
     /// The command has ended. One of the two is set.
@@ -52,6 +52,8 @@ pub enum GateEvent {
     },
     /// The program ran in an earlier attempt, whose session is lost. Nothing will run.
     LostBefore,
+    /// The program has its session on another worker, or had it there until its end.
+    Elsewhere,
     /// The control connection has ended without notice, or the client is silent.
     ClientLost,
     /// The gate has exited: why, for people.

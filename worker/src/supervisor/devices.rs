@@ -1,4 +1,4 @@
-//! The devices of this worker and their executors: one for each device and pool, restarted when it ends.
+//! The devices of this worker and their executors: for each device and pool one or more, restarted when they end.
 
 mod activity;
 mod memory;
@@ -11,12 +11,12 @@ mod spare;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use gpufleet_schema::{BlobDigest, DeviceClass, DeviceSeen, PoolUse, RanOn, UtilizationBy, WorkerName};
+use gpufleet_schema::{BlobDigest, DeviceClass, DeviceSeen, DeviceSessions, PoolUse, RanOn, UtilizationBy, WorkerName};
 use tokio::sync::watch;
 use tracing::info;
 
 use self::{
-    activity::Activity,
+    activity::{Activity, Use},
     memory::MemoryReports,
     restarter::{Home, Restarter},
     spare::Spare,
@@ -28,10 +28,10 @@ pub(super) use self::{
 use super::handle::DispatcherHandle;
 use crate::{
     compiler::Compiler,
-    config::Config,
+    config::{Config, PoolSpec, SessionAllowance},
     executor::{ComputeMode, DeviceInfo, Executor, ExecutorOptions, Sizes},
     metrics::{Gauges, Metrics},
-    scheduler::{DeviceId, PoolId},
+    scheduler::{DeviceId, ExecutorId, PoolId, SessionTerms},
 };
 
 /// Minimum memory of a device that has a spare executor by default, in bytes. A context takes some hundreds of megabytes, so on a smaller
@@ -41,6 +41,9 @@ const SPARE_DEVICE_BYTES_MIN: u64 = 16 << 30;
 /// Memory of a CUDA context on a GPU, in bytes: an upper estimate, because contexts of recent GPUs and drivers take 0.4 to 0.6 GiB.
 const SESSION_OVERHEAD_BYTES: u64 = 640 << 20;
 
+/// The process of an executor; `None` while it restarts.
+type CurrentExecutor = watch::Receiver<Option<Arc<Executor>>>;
+
 /// A device of this worker and its current executors.
 #[derive(Debug)]
 pub(super) struct WorkerDevice {
@@ -48,15 +51,15 @@ pub(super) struct WorkerDevice {
     pub(super) info: DeviceInfo,
     /// The device's class, for forwarding.
     pub(super) class: DeviceClass,
-    /// The current executor of each pool; `None` while it restarts.
-    executors: Vec<watch::Receiver<Option<Arc<Executor>>>>,
+    /// The current executors, by pool and index.
+    executors: Vec<Vec<CurrentExecutor>>,
     sick: watch::Receiver<Option<String>>,
     activity: Arc<Activity>,
     memory: Arc<MemoryReports>,
 }
 
 impl WorkerDevice {
-    /// Starts an executor for each pool. Each is restarted until it is stopped or the device is out of service.
+    /// Starts the executors of each pool. Each is restarted until it is stopped or the device is out of service.
     pub(super) fn open(
         info: DeviceInfo,
         config: &Config,
@@ -74,19 +77,23 @@ impl WorkerDevice {
             resident_bytes_max: config.resident_inputs.unwrap_or(info.memory_bytes / 2),
             ..ExecutorOptions::new(info.ordinal, config.cuda.clone())
         };
-        let memory =
-            MemoryReports::new(id, slots(config), info.memory_bytes, config.pools.len(), Arc::clone(dispatcher));
-        let (currents, executors): (Vec<_>, Vec<_>) = config.pools.iter().map(|_| watch::channel(None)).unzip();
-        let first: watch::Receiver<_> = executors.first().expect("a worker serves a pool").clone();
+        let contexts = config.pools.iter().map(|pool| u64::from(pool.executors)).sum();
+        let memory = MemoryReports::new(id, slots(config), info.memory_bytes, contexts, Arc::clone(dispatcher));
+        let of_pool = |pool: &PoolSpec| (0..pool.executors).map(|_| watch::channel(None)).unzip();
+        let (currents, executors): (Vec<Vec<_>>, Vec<Vec<_>>) = config.pools.iter().map(of_pool).unzip();
+        let first: CurrentExecutor = executors[0][0].clone();
         let spare = has_spare(config, &info).then(|| Spare::keep(options.clone(), first, Arc::clone(&memory)));
         let sick = watch::Sender::new(None);
         let (dispatcher, metrics) = (Arc::clone(dispatcher), Arc::clone(metrics));
         let home = Arc::new(Home { options, dispatcher, memory, metrics, spare, sick });
-        match mode::unfit(&info, config.pools.len()) {
+        match mode::unfit(&info, contexts) {
             Some(reason) => home.take_out_of_service(reason),
             None => {
-                for (pool, current) in (0..).map(PoolId).zip(currents) {
-                    tokio::spawn(Restarter { pool, home: Arc::clone(&home), current }.run());
+                for (pool, of_pool) in (0..).map(PoolId).zip(currents) {
+                    for (index, current) in (0..).zip(of_pool) {
+                        let id = ExecutorId { device: id, pool, index };
+                        tokio::spawn(Restarter { id, home: Arc::clone(&home), current }.run());
+                    }
                 }
             }
         }
@@ -96,24 +103,28 @@ impl WorkerDevice {
         Self { id, info, class, executors, sick, activity: Activity::new(config.pools.len()), memory }
     }
 
-    /// Returns when every pool has its executor on this device, or the device is out of service.
+    /// Returns when every pool has its first executor on this device, or the device is out of service.
     pub(super) async fn settled(&self) {
-        let up = |executor: &watch::Receiver<Option<Arc<Executor>>>| {
+        let up = |executor: &CurrentExecutor| {
             let mut executor = executor.clone();
             // An error means that the restarter has ended because the device is out of service.
             async move { drop(executor.wait_for(Option::is_some).await) }
         };
-        join_all(self.executors.iter().map(up)).await;
+        join_all(self.first_executors().map(up)).await;
         if self.is_in_service() {
             let (device, info) = (self.id.0, &self.info);
-            let executors = self.executors.len();
+            let executors = self.executors.iter().map(Vec::len).sum::<usize>();
             info!(device, uuid = info.uuid, name = info.name, emulated = info.emulated, executors, "device opened");
         }
     }
 
-    /// Returns whether every pool has its executor on this device.
+    /// Returns whether every pool has its first executor on this device. Its others may follow.
     pub(super) fn is_up(&self) -> bool {
-        self.executors.iter().all(|executor| executor.borrow().is_some())
+        self.first_executors().all(|executor| executor.borrow().is_some())
+    }
+
+    fn first_executors(&self) -> impl Iterator<Item = &CurrentExecutor> {
+        self.executors.iter().filter_map(|of_pool| of_pool.first())
     }
 
     /// Counts a job with this much declared memory as running on the device, until the result is dropped.
@@ -139,18 +150,19 @@ impl WorkerDevice {
         if self.info.emulated { 0 } else { SESSION_OVERHEAD_BYTES }
     }
 
-    /// Returns the pool's executor, or `None` while it restarts.
-    pub(super) fn executor(&self, pool: PoolId) -> Option<Arc<Executor>> {
-        self.executors[pool.0 as usize].borrow().clone()
+    /// Returns the process of an executor on this device, or `None` while it restarts.
+    pub(super) fn executor(&self, id: ExecutorId) -> Option<Arc<Executor>> {
+        self.executors[id.pool.0 as usize][id.index as usize].borrow().clone()
     }
 
     pub(super) fn executors(&self) -> impl Iterator<Item = Arc<Executor>> {
-        self.executors.iter().filter_map(|executor| executor.borrow().clone())
+        self.executors.iter().flatten().filter_map(|executor| executor.borrow().clone())
     }
 
-    /// Returns whether the pool's executor has the input on the device.
+    /// Returns whether an executor of the pool has the input on the device.
     pub(super) fn has_input(&self, pool: PoolId, input: BlobDigest, bytes: u64) -> bool {
-        self.executors[pool.0 as usize].borrow().as_ref().is_some_and(|executor| executor.has_input(input, bytes))
+        let mut of_pool = self.executors[pool.0 as usize].iter();
+        of_pool.any(|executor| executor.borrow().as_ref().is_some_and(|executor| executor.has_input(input, bytes)))
     }
 
     /// Returns the reason once the device is out of service.
@@ -202,6 +214,7 @@ impl WorkerDevice {
             memory_bytes: held.bytes,
             weight: Some(pool.guarantee.weight),
             guaranteed_bytes: Some(pool.guarantee.bytes(self.info.memory_bytes)),
+            sessions: self.sessions_seen(pool.sessions, held),
         });
         DeviceSeen {
             index: self.info.ordinal,
@@ -224,6 +237,18 @@ impl WorkerDevice {
 }
 
 impl WorkerDevice {
+    /// Returns what a heartbeat says of a pool's sessions on the device, if it may have some.
+    fn sessions_seen(&self, allowance: SessionAllowance, held: &Use) -> Option<DeviceSessions> {
+        let terms = SessionTerms { memory_permille: allowance.memory_permille, insists: false };
+        let takes_some = allowance.count > 0 && self.info.compute_mode == ComputeMode::Shared;
+        takes_some.then(|| DeviceSessions {
+            open: held.sessions,
+            memory_bytes: held.session_bytes,
+            memory_bytes_max: terms.bytes_max(self.info.memory_bytes),
+            overhead_bytes: self.session_overhead(),
+        })
+    }
+
     /// Sets the device's gauges.
     pub(super) fn show(&self, config: &Config, gauges: &Gauges) {
         let device = gauges.device(self.id, &self.info);

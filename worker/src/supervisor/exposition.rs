@@ -53,6 +53,7 @@ impl Supervisor {
     async fn show(&self, gauges: &Gauges) {
         gauges.set_broker(&self.broker.state().borrow());
         gauges.set_events_unconfirmed(self.events.unconfirmed_bytes());
+        self.metrics.set_progress_dropped(self.progress.dropped());
         for (pool, of_pool) in self.config.pools.iter().zip(self.dispatcher.snapshot().await.pools) {
             gauges.set_pool(&pool.name, of_pool.waiting, of_pool.messages);
         }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::held::{HeldJob, HeldMessage};
 use crate::{
     dispatcher::{self, Dispatcher},
-    scheduler::{Change, DeviceId, PoolId},
+    scheduler::{Change, DeviceId, ExecutorId, PoolId},
     shared_state::SharedState,
 };
 
@@ -58,7 +58,7 @@ pub(super) struct DispatcherHandle {
     mail: mpsc::UnboundedSender<Mail>,
     /// Runs the tasks that take long, on threads of its own, so that they delay no brief work.
     background: Handle,
-    release_requests: SharedState<HashMap<(DeviceId, PoolId), Arc<Notify>>>,
+    release_requests: SharedState<HashMap<ExecutorId, Arc<Notify>>>,
 }
 
 impl DispatcherHandle {
@@ -154,15 +154,15 @@ impl DispatcherHandle {
         answered.await.unwrap_or_default()
     }
 
-    /// Returns the notification that the pool's executor on the device must release cached memory.
-    pub(super) fn release_request(&self, device: DeviceId, pool: PoolId) -> Arc<Notify> {
-        Arc::clone(self.release_requests.lock().entry((device, pool)).or_default())
+    /// Returns the notification that the executor must release cached memory.
+    pub(super) fn release_request(&self, executor: ExecutorId) -> Arc<Notify> {
+        Arc::clone(self.release_requests.lock().entry(executor).or_default())
     }
 
     /// Asks every executor on the device to release cached memory, because there is too little for another executor to start.
     pub(super) fn ask_all_back(&self, device: DeviceId) {
         let asked = self.release_requests.lock();
-        asked.iter().filter(|((of, _), _)| *of == device).for_each(|(_, asked)| asked.notify_one());
+        asked.iter().filter(|(executor, _)| executor.device == device).for_each(|(_, asked)| asked.notify_one());
     }
 }
 
@@ -183,8 +183,8 @@ mod tests {
     #[tokio::test]
     async fn all_executors_of_one_device_can_be_asked_to_release_memory() {
         let (handle, _mail) = DispatcherHandle::new(Handle::current());
-        let [here, also_here, elsewhere] =
-            [(0, 0), (0, 1), (1, 0)].map(|(device, pool)| handle.release_request(DeviceId(device), PoolId(pool)));
+        let id = |(device, pool, index)| ExecutorId { device: DeviceId(device), pool: PoolId(pool), index };
+        let [here, also_here, elsewhere] = [(0, 0, 0), (0, 1, 1), (1, 0, 0)].map(|of| handle.release_request(id(of)));
         handle.ask_all_back(DeviceId(0));
         here.notified().await;
         also_here.notified().await;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::{Event, WorkerSeen};
+use gpufleet_schema::{Event, PoolSessions, SessionsSeen, WorkerSeen};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -32,7 +32,19 @@ impl Supervisor {
             pools: self.config.pools.iter().map(|pool| pool.name.clone()).collect(),
             devices: self.devices.iter().map(|device| device.seen(&self.config, &self.monitor)).collect(),
             jobs_running: u32::try_from(self.dispatcher.snapshot().await.running).unwrap_or(u32::MAX),
+            sessions: self.sessions_seen().await,
             leaving,
         }
+    }
+
+    /// Returns what a heartbeat says of the worker's sessions, if its pools take some.
+    async fn sessions_seen(&self) -> Option<SessionsSeen> {
+        let takes = self.config.pools.iter().filter(|pool| pool.sessions.count > 0);
+        let pools: Vec<_> =
+            takes.map(|pool| PoolSessions { pool: pool.name.clone(), open_max: pool.sessions.count.into() }).collect();
+        if pools.is_empty() {
+            return None;
+        }
+        Some(SessionsSeen { hosts: self.session_hosts().await, ports: self.config.session_listen.ports(), pools })
     }
 }

@@ -22,19 +22,23 @@ mod handle;
 mod heartbeat;
 mod held;
 mod intake;
+mod long;
 mod name;
+mod offering_session;
 mod orders;
 mod outbox;
 mod owed;
 mod prepared;
 mod preparing;
 mod preparing_session;
+mod progress;
 mod ready;
 mod refusal;
 mod running;
 mod salvage;
 mod service;
 mod session_addresses;
+mod session_reports;
 mod sessions;
 mod settling;
 mod shell;
@@ -69,6 +73,7 @@ use self::{
     gathered_replies::{Recipient, ReplyList},
     handle::{DispatcherHandle, Input},
     orders::OrderLog,
+    progress::ProgressChannel,
     ready::ReadyFile,
     shell::Shell,
     signals::Signals,
@@ -136,6 +141,7 @@ pub(crate) struct Supervisor {
     footprints: Footprints,
     gathered_replies: GroupCommit<Recipient, ReplyList>,
     census: Census,
+    progress: ProgressChannel,
     metrics: Arc<Metrics>,
     /// The exporter of spans; `None` unless the environment names a collector.
     traces: Option<Traces>,
@@ -192,6 +198,7 @@ pub async fn run(config: Config, background: Handle) -> Result<(), WorkerError> 
     let queues = task_queues(&config.pools, &classes);
     let orders = OrderLog::new(config.name.clone(), mark, Arc::clone(&handle));
     let events = EventSink::of_worker(broker.clone());
+    let progress = ProgressChannel::over(broker.progress_publisher());
     let (quarantine, footprints, census) = Default::default();
     let supervisor = Arc::new(Supervisor {
         events,
@@ -207,6 +214,7 @@ pub async fn run(config: Config, background: Handle) -> Result<(), WorkerError> 
         footprints,
         gathered_replies: GroupCommit::default(),
         census,
+        progress,
         metrics,
         traces,
         leaving: CancellationToken::new(),

@@ -22,6 +22,7 @@ use super::{
     footprints::Footprint,
     handle::Input,
     held::HeldJob,
+    long::is_long,
     prepared::{CompiledPrograms, OfCatalog, Ready, Resolved},
 };
 use crate::{
@@ -81,6 +82,7 @@ impl Supervisor {
             input: task.largest_blob(),
             returnable: !job.message.is_list(),
             brief_us: None,
+            is_long: is_long(&footprints, task.limits.time_limit_ms.map(Duration::from_millis)),
             session: None,
         };
         let is_simple = !demand.alone && !demand.prints && !needs_store;

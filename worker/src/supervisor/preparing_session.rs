@@ -65,6 +65,7 @@ impl Supervisor {
             input: None,
             returnable: true,
             brief_us: None,
+            is_long: false,
             session: Some(terms),
         };
         let programs = CompiledPrograms::default();

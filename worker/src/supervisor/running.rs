@@ -18,14 +18,15 @@ use super::{
     handle::Input,
     held::HeldJob,
     prepared::Ready,
+    progress::Reporter,
 };
 use crate::{
     blobs,
     dispatcher::{AttemptEnd, JobNo, Unfit},
     disposition::Ending,
-    executor::{Executor, ExecutorJob, Finished, InputUse, LostCause, Printout, RunError},
+    executor::{Executor, ExecutorJob, Finished, InputUse, JobProgress, LostCause, Printout, RunError},
     failpoint::{self, Failpoint},
-    scheduler::DeviceId,
+    scheduler::ExecutorId,
 };
 
 /// The result of a job on an executor.
@@ -87,7 +88,7 @@ impl Supervisor {
         &self,
         job: JobNo,
         ready: Ready,
-        device: DeviceId,
+        executor: ExecutorId,
         cache_bytes_max: u64,
         cancel: &CancellationToken,
     ) -> Input {
@@ -95,56 +96,65 @@ impl Supervisor {
         if let Err(ending) = self.check_quarantine(ready.envelope().pool_id, ready.task()) {
             return AttemptResult::default().ended(job, ending);
         }
-        let begun = self.begin_run(&ready, device);
-        let worker_device = self.device(device);
+        let begun = self.begin_run(&ready, executor);
+        let worker_device = self.device(executor.device);
         let _presence = worker_device.enter(ready.demand.pool, ready.demand.bytes);
         failpoint::reach(Failpoint::BeforeKernel);
-        let printout = ready.demand.prints.then(Printout::default);
-        let on_device = self.on_device(&ready, device, cache_bytes_max, printout.as_ref(), cancel);
-        let running = run_on(worker_device.executor(ready.demand.pool), on_device);
+        let (progress, printout) = (JobProgress::of(ready.task()), ready.demand.prints.then(Printout::default));
+        let mut reporter = Reporter::new(progress.clone(), printout.clone());
+        let on_device = self.on_device(&ready, executor, cache_bytes_max, printout.as_ref(), &progress, cancel);
+        let running = run_on(worker_device.executor(executor), on_device);
         let running = async { Some(running.await) };
-        let attempted = self.attend(&ready, begun, printout.as_ref(), running).await;
-        self.conclude(job, ready, attempted).await
+        let attempted = self.attend(&ready, begun, printout.as_ref(), &mut reporter, running).await;
+        self.conclude(job, ready, &mut reporter, attempted).await
     }
 
     /// Runs brief jobs of one pool in one slot, one after the other. Each reports its end by itself.
-    pub(super) async fn run_train(&self, train: Vec<Boarding>, device: DeviceId, cache_bytes_max: u64) {
+    pub(super) async fn run_train(&self, train: Vec<Boarding>, executor: ExecutorId, cache_bytes_max: u64) {
         let admitted = |boarding: Boarding| match self
             .check_quarantine(boarding.ready.envelope().pool_id, boarding.ready.task())
         {
-            Ok(()) => Some((self.begin_run(&boarding.ready, device), boarding)),
+            Ok(()) => {
+                let reporter = Reporter::new(JobProgress::of(boarding.ready.task()), None);
+                Some((self.begin_run(&boarding.ready, executor), reporter, boarding))
+            }
             Err(ending) => {
                 self.dispatcher.tell(AttemptResult::default().ended(boarding.job, ending));
                 None
             }
         };
         let train: Vec<_> = train.into_iter().filter_map(admitted).collect();
-        let Some((_, Boarding { ready: first, .. })) = train.first() else { return };
-        let (worker_device, pool) = (self.device(device), first.demand.pool);
-        let _presence = worker_device.enter(pool, train.iter().map(|(_, boarding)| boarding.ready.demand.bytes).sum());
+        if train.is_empty() {
+            return;
+        }
+        let worker_device = self.device(executor.device);
+        let _presence =
+            worker_device.enter(executor.pool, train.iter().map(|(.., boarding)| boarding.ready.demand.bytes).sum());
         failpoint::reach(Failpoint::BeforeKernel);
-        let Some(executor) = worker_device.executor(pool) else {
-            for (begun, Boarding { job, ready, .. }) in train {
-                let attempted = self.attend(&ready, begun, None, async { Some(Err(executor_ended())) }).await;
-                self.dispatcher.tell(self.conclude(job, ready, attempted).await);
+        let Some(process) = worker_device.executor(executor) else {
+            for (begun, mut reporter, Boarding { job, ready, .. }) in train {
+                let running = async { Some(Err(executor_ended())) };
+                let attempted = self.attend(&ready, begun, None, &mut reporter, running).await;
+                self.dispatcher.tell(self.conclude(job, ready, &mut reporter, attempted).await);
             }
             return;
         };
-        let jobs = train
-            .iter()
-            .map(|(_, boarding)| self.on_device(&boarding.ready, device, cache_bytes_max, None, &boarding.cancel));
-        let mut riders = executor.depart(&jobs.collect::<Vec<_>>()).await;
-        executor.arrive(&mut riders).await;
-        let endings = train.into_iter().zip(riders).map(async |((begun, Boarding { job, ready, .. }), rider)| {
-            let attempted = self.attend(&ready, begun, None, executor.finish(rider)).await;
-            self.dispatcher.tell(self.conclude(job, ready, attempted).await);
+        let jobs = train.iter().map(|(_, reporter, Boarding { ready, cancel, .. })| {
+            self.on_device(ready, executor, cache_bytes_max, None, reporter.progress(), cancel)
+        });
+        let mut riders = process.depart(&jobs.collect::<Vec<_>>()).await;
+        process.arrive(&mut riders).await;
+        let endings = train.into_iter().zip(riders).map(async |((begun, mut reporter, boarding), rider)| {
+            let Boarding { job, ready, .. } = boarding;
+            let attempted = self.attend(&ready, begun, None, &mut reporter, process.finish(rider)).await;
+            self.dispatcher.tell(self.conclude(job, ready, &mut reporter, attempted).await);
         });
         join_all(endings).await;
     }
 
     /// Stores the outputs of a job that has left its device, as far as it asks for that. Those of a job in a list are copied, so that it
     /// holds no staging memory.
-    async fn conclude(&self, job: JobNo, ready: Ready, attempted: Attempted) -> Input {
+    async fn conclude(&self, job: JobNo, ready: Ready, reporter: &mut Reporter, attempted: Attempted) -> Input {
         let Some((mut attempt, mut ending, mut used_us)) = attempted else {
             return Input::Returned { job, held: HeldJob::Ready(ready) };
         };
@@ -153,7 +163,9 @@ impl Supervisor {
                 // Other jobs can use the slot while the outputs are stored.
                 self.dispatcher.tell(Input::Stopped { job, used_us: used_us.take() });
             }
-            match self.store_outputs(ready.task(), std::mem::take(&mut attempt.outputs)).await {
+            let outputs = std::mem::take(&mut attempt.outputs);
+            let storing = self.store_outputs(ready.task(), outputs);
+            match reporter.while_storing(&self.progress, &ready, storing).await {
                 Ok(stored) => (attempt.outputs, attempt.kept) = stored,
                 Err(unavailable) => ending = unavailable,
             }
@@ -176,30 +188,32 @@ impl Supervisor {
         AttemptResult::default().ended(job, ending)
     }
 
-    fn begin_run(&self, job: &Ready, device: DeviceId) -> Begun {
+    fn begin_run(&self, job: &Ready, executor: ExecutorId) -> Begun {
         let (task, envelope) = (job.task(), job.envelope());
         let wait_us = micros(envelope.received.elapsed()).saturating_sub(job.programs.micros);
-        let ran_on = self.device(device).ran_on(self.config.name.clone());
-        debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, "job started");
+        let ran_on = self.device(executor.device).ran_on(self.config.name.clone());
+        debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, executor = executor.index, "job started");
         Begun { ran_on, wait_us, started_ms: unix_ms() }
     }
 
     fn on_device<'a>(
         &'a self,
         job: &'a Ready,
-        device: DeviceId,
+        executor: ExecutorId,
         cache_bytes_max: u64,
         printout: Option<&'a Printout>,
+        progress: &'a JobProgress,
         cancel: &'a CancellationToken,
     ) -> ExecutorJob<'a> {
         ExecutorJob {
             task: job.task(),
             pool: job.demand.pool,
             program: job.program,
-            compiled: job.programs.of(self.device(device).info.target()),
+            compiled: job.programs.of(self.device(executor.device).info.target()),
             time_limit: job.time_limit,
             alone: job.demand.alone,
             printout,
+            progress: Some(progress),
             cache_bytes_max,
             blobs: self.blobs.as_ref(),
             cancel,
@@ -212,6 +226,7 @@ impl Supervisor {
         job: &Ready,
         begun: Begun,
         printout: Option<&Printout>,
+        reporter: &mut Reporter,
         running: impl Future<Output = Option<Result<Finished, RunError>>>,
     ) -> Attempted {
         let (task, envelope) = (job.task(), job.envelope());
@@ -221,11 +236,12 @@ impl Supervisor {
             Ok(run) => run,
             Err(_still_running) => {
                 self.tell_started(task, envelope, &ran_on, started_ms);
-                running.await
+                reporter.during(&self.progress, job, running).await
             }
         };
-        let ExecutorResult { ending, outputs, mut timings, inputs, behind, storing, is_deadly } =
+        let ExecutorResult { mut ending, outputs, mut timings, inputs, behind, storing, is_deadly } =
             ExecutorResult::of(result?, job.demand.alone, &task.program);
+        reporter.explain(&mut ending);
         if is_deadly {
             self.blame(job.demand.pool, task);
         }
@@ -250,17 +266,21 @@ impl Supervisor {
         Some((attempt, ending, used_us))
     }
 
-    /// Sends the event of a job's start if there is room for it. If not, the event of its end will record the start.
-    pub(super) fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn, at_ms: i64) {
-        let started = Started {
+    /// Returns the event of a job's start.
+    pub(super) fn started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn, at_ms: i64) -> Started {
+        Started {
             job: self.job_info(task, envelope),
             attempt: envelope.attempt,
             worker: ran_on.worker.clone(),
             device: ran_on.device,
             ran_on: Some(ran_on.clone()),
             at_ms,
-        };
-        match self.events.offer(Event::Started(started)) {
+        }
+    }
+
+    /// Sends the event of a job's start if there is room for it. If not, the event of its end will record the start.
+    pub(super) fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn, at_ms: i64) {
+        match self.events.offer(Event::Started(self.started(task, envelope, ran_on, at_ms))) {
             Ok(None) => {}
             Ok(Some(_no_room)) => {
                 debug!(job_id = %task.job_id, "too many unconfirmed events, recording the start with the end")

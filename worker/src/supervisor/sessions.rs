@@ -5,15 +5,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::{
-    Encoding, Failure, FailureCode, MessageId, SessionOffer, SessionUse, Timings, Verdict,
-    session::token_text,
-    topology::{REPLIES, TYPE_OFFER},
-};
-use gpufleet_transport::{Message, Properties};
-use tokio::time::{Instant, sleep_until, timeout};
+use gpufleet_schema::{Failure, FailureCode, SessionUse, Timings, Verdict};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{
     Supervisor,
@@ -21,9 +16,9 @@ use super::{
     clock::{micros, unix_ms},
     devices::{SessionPresence, WorkerDevice},
     handle::Input,
-    outbox::unix_seconds,
     prepared::Ready,
     preparing_session::idle_limit,
+    session_reports::SessionReports,
 };
 use crate::{
     dispatcher::JobNo,
@@ -32,47 +27,51 @@ use crate::{
     session::{Gate, GateEvent, Progress, SessionOptions},
 };
 
-/// How long an offer waits for its client.
-const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 /// How long before a time limit the client is warned.
 const WARNED_BEFORE: Duration = Duration::from_secs(60);
 /// The interval of a gate's reports in microseconds, by which two of them may be off.
 const REPORT_US: u64 = 1_000_000;
-/// How long a session waits for the broker to take its offer.
-const OFFER_WITHIN: Duration = Duration::from_secs(10);
 
 /// An open session, as its supervisor sees it.
-struct OpenSession<'a> {
+pub(super) struct OpenSession<'a> {
     job: JobNo,
-    ready: &'a Ready,
-    device: &'a WorkerDevice,
+    pub(super) ready: &'a Ready,
+    pub(super) device: &'a WorkerDevice,
     presence: SessionPresence,
-    gate: Gate,
-    limits: SessionLimits,
-    used: SessionUse,
+    pub(super) gate: Gate,
+    pub(super) limits: SessionLimits,
+    pub(super) used: SessionUse,
     /// When the gate last reported.
     accounted: Instant,
     /// Device time that the pool was charged, in microseconds.
-    charged_us: u64,
+    pub(super) charged_us: u64,
+    pub(super) reports: SessionReports,
     fault: Option<String>,
-    /// When the client connected.
-    started: Option<(Instant, i64)>,
+    /// When the client connected, also in Unix milliseconds.
+    pub(super) started: Option<(Instant, i64)>,
     active: Instant,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct SessionLimits {
-    time: Duration,
+pub(super) struct SessionLimits {
+    pub(super) time: Duration,
     idle: Duration,
 }
 
 /// Why a session ends. The client gets the reason as text, unless it has ended the session itself.
-enum End {
-    Command { exit_code: Option<i32>, signal: Option<i32> },
+pub(super) enum End {
+    Command {
+        exit_code: Option<i32>,
+        signal: Option<i32>,
+    },
     Cancelled,
     Limit(FailureCode, String),
     Client(String),
     Fleet(String),
+    /// The client says that the program had its session on another worker, which has lost it.
+    Lost,
+    /// The client says that the program has its session on another worker, or had it there, and that worker reports how it ended.
+    Elsewhere,
 }
 
 impl Supervisor {
@@ -86,24 +85,28 @@ impl Supervisor {
     ) -> Input {
         let device = self.device(device);
         let wait_us = micros(ready.envelope().received.elapsed());
+        let unopened = |end: End| AttemptResult::default().ended(job, end.of_unopened(&ready));
+        if self.client_has_left(&ready).await {
+            return unopened(End::Client(
+                "the client that requested the session has closed its reply queue".to_owned(),
+            ));
+        }
+        let memory_bytes = ready.task().limits.memory_bytes_max.unwrap_or(0);
         let options = SessionOptions {
             cuda: self.config.cuda.clone(),
             uuid: device.info.uuid.clone(),
-            memory_bytes: ready.task().limits.memory_bytes_max.unwrap_or(0),
+            memory_bytes,
             listen: self.config.session_listen.clone(),
             user: self.config.executor_user.clone(),
         };
         let gate = tokio::select! {
             gate = Gate::start(&options) => gate,
-            () = cancel.cancelled() => return AttemptResult::default().ended(job, End::Cancelled.ending(None)),
-            end = self.ended_by_worker(device) => return AttemptResult::default().ended(job, end.ending(None)),
+            () = cancel.cancelled() => return unopened(End::Cancelled),
+            end = self.ended_by_worker(device) => return unopened(end),
         };
         let gate = match gate {
             Ok(gate) => gate,
-            Err(error) => {
-                let end = End::Fleet(format!("the worker could not open the session: {error}"));
-                return AttemptResult::default().ended(job, end.ending(None));
-            }
+            Err(error) => return unopened(End::Fleet(format!("the worker could not open the session: {error}"))),
         };
         let sessions = self.pool_spec(ready.envelope()).sessions;
         let idle = idle_limit(&ready.task().program, sessions).unwrap_or(sessions.idle_max);
@@ -117,6 +120,7 @@ impl Supervisor {
             used: SessionUse::default(),
             accounted: Instant::now(),
             charged_us: 0,
+            reports: SessionReports::new(memory_bytes),
             fault: None,
             started: None,
             active: Instant::now(),
@@ -155,26 +159,11 @@ impl Supervisor {
         }
         let (now, now_ms) = (Instant::now(), unix_ms());
         (session.started, session.active) = (Some((now, now_ms)), now);
+        session.reports.begin();
         let (task, envelope) = (session.ready.task(), session.ready.envelope());
         info!(job_id = %task.job_id, pool = %envelope.pool, device = session.device.id.0, "session opened");
         self.tell_started(task, envelope, &session.device.ran_on(self.config.name.clone()), now_ms);
         self.follow_open_session(session, now + session.limits.time).await
-    }
-
-    /// Offers the session and waits for its client.
-    async fn await_client(&self, session: &mut OpenSession<'_>) -> Result<(), End> {
-        let offered = timeout(OFFER_WITHIN, self.publish_offer(session));
-        if !offered.await.unwrap_or(false) {
-            return Err(End::Fleet("the broker did not take the session's offer".to_owned()));
-        }
-        match timeout(CONNECT_WITHIN, session.gate.next()).await {
-            Ok(GateEvent::Connected) => Ok(()),
-            Ok(GateEvent::Died(reason)) => Err(End::died(&reason)),
-            Ok(_) | Err(_) => {
-                let seconds = CONNECT_WITHIN.as_secs();
-                Err(End::Client(format!("no client connected to the session within {seconds} s")))
-            }
-        }
     }
 
     async fn follow_open_session(&self, session: &mut OpenSession<'_>, time_up: Instant) -> End {
@@ -191,6 +180,7 @@ impl Supervisor {
                         return end;
                     }
                 }
+                () = session.reports.due() => session.report(self),
                 () = sleep_until(time_up) => {
                     let limit = humantime::format_duration(time);
                     return End::Limit(FailureCode::TimeLimit, format!("the session reached its time limit of {limit}"));
@@ -214,46 +204,11 @@ impl Supervisor {
             }
         }
     }
-
-    /// Publishes the session's offer to its client. Returns whether the broker has it.
-    async fn publish_offer(&self, session: &OpenSession<'_>) -> bool {
-        let (task, envelope, gate) = (session.ready.task(), session.ready.envelope(), &session.gate);
-        let reply_to = envelope.reply_to().ok().flatten();
-        let Some(client) = envelope.recipient(task.reply.as_ref(), reply_to.as_ref()) else { return false };
-        let offer = SessionOffer {
-            version: gpufleet_schema::VERSION,
-            job_id: task.job_id,
-            attempt: envelope.attempt,
-            addresses: self.session_addresses(gate.port()),
-            certificate: gate.certificate().to_owned(),
-            token: token_text(gate.token()),
-            ran_on: session.device.ran_on(self.config.name.clone()),
-            memory_bytes: task.limits.memory_bytes_max.unwrap_or(0),
-            time_limit_ms: session.limits.time.as_millis() as u64,
-            connect_within_ms: CONNECT_WITHIN.as_millis() as u64,
-        };
-        let message = Message {
-            exchange: REPLIES,
-            routing_key: client.to_string(),
-            body: offer.encode(),
-            properties: Properties {
-                message_id: Some(MessageId::new().to_string()),
-                correlation_id: Some(task.job_id.to_string()),
-                content_type: Some(Encoding::MessagePack.content_type().to_owned()),
-                kind: Some(TYPE_OFFER.to_owned()),
-                timestamp: Some(unix_seconds()),
-                headers: envelope.copied_headers(),
-                ..Properties::default()
-            },
-        };
-        let published = self.broker.publish(message).await;
-        published.inspect_err(|error| warn!(job_id = %task.job_id, %error, "session not offered")).is_ok()
-    }
 }
 
 impl OpenSession<'_> {
     /// Takes an event of the gate. Returns why the session ends, if it does.
-    fn take(&mut self, event: GateEvent, supervisor: &Supervisor) -> Option<End> {
+    pub(super) fn take(&mut self, event: GateEvent, supervisor: &Supervisor) -> Option<End> {
         match event {
             GateEvent::Connected => None,
             GateEvent::Progress(progress) => {
@@ -261,9 +216,8 @@ impl OpenSession<'_> {
                 None
             }
             GateEvent::Ended { exit_code, signal } => Some(End::Command { exit_code, signal }),
-            GateEvent::LostBefore => {
-                Some(End::Fleet("the worker on which the program ran has lost its session".to_owned()))
-            }
+            GateEvent::LostBefore => Some(End::Lost),
+            GateEvent::Elsewhere => Some(End::Elsewhere),
             GateEvent::ClientLost => Some(End::Client("the command that opened the session has gone".to_owned())),
             GateEvent::Died(reason) => Some(End::died(&reason)),
         }
@@ -304,20 +258,23 @@ impl OpenSession<'_> {
         let pid = self.gate.pid();
         let used = self.gate.close(end.told()).await;
         self.device.session_holds(pid, None);
+        let Some((since, started_ms)) = self.started else {
+            return (end.of_unopened(self.ready), AttemptResult::default());
+        };
         self.account(used, supervisor);
-        let Self { ready, device, started, fault, mut used, charged_us, .. } = self;
+        let Self { ready, device, fault, mut used, charged_us, .. } = self;
         if let End::Command { exit_code, signal } = &end {
             (used.exit_code, used.signal) = (*exit_code, *signal);
         }
-        let open_us = started.map_or(0, |(since, _)| micros(since.elapsed()));
+        let open_us = micros(since.elapsed());
         let job_id = ready.task().job_id;
         info!(%job_id, open_us, calls = used.calls, busy_us = used.busy_us, "session ended");
         let attempt = AttemptResult {
             timings: Timings { total_us: open_us, device_bytes_peak: used.memory_bytes_peak, ..Timings::default() },
-            ran_on: started.map(|_| device.ran_on(supervisor.config.name.clone())),
-            started_ms: started.map(|(_, at_ms)| at_ms),
-            charged_us: started.map(|_| charged_us),
-            session: started.map(|_| used),
+            ran_on: Some(device.ran_on(supervisor.config.name.clone())),
+            started_ms: Some(started_ms),
+            charged_us: Some(charged_us),
+            session: Some(used),
             ..AttemptResult::default()
         };
         (end.ending(fault), attempt)
@@ -332,14 +289,14 @@ impl End {
     /// Returns what the client is told. A client that has ended the session knows.
     fn told(&self) -> Option<String> {
         match self {
-            Self::Command { .. } => None,
+            Self::Command { .. } | Self::Lost | Self::Elsewhere => None,
             Self::Cancelled => Some("cancelled".to_owned()),
             Self::Limit(_, reason) | Self::Client(reason) | Self::Fleet(reason) => Some(reason.clone()),
         }
     }
 
     /// Returns the ending of the attempt. `fault` is what the device reported, if it did.
-    fn ending(self, fault: Option<String>) -> Ending {
+    pub(super) fn ending(self, fault: Option<String>) -> Ending {
         let failed = |verdict, code, message: String| Ending::Failed(Failure::new(verdict, code, message));
         match self {
             Self::Command { exit_code: Some(0), signal: None } => Ending::Succeeded,
@@ -358,6 +315,10 @@ impl End {
             Self::Limit(code, reason) => failed(Verdict::Timeout, code, reason),
             Self::Client(reason) => failed(Verdict::User, FailureCode::ClientLost, reason),
             Self::Fleet(reason) => failed(Verdict::Infrastructure, FailureCode::ExecutorLost, reason),
+            Self::Lost | Self::Elsewhere => {
+                let reason = "the worker on which the program ran has lost its session".to_owned();
+                failed(Verdict::Infrastructure, FailureCode::ExecutorLost, reason)
+            }
         }
     }
 }

@@ -33,7 +33,7 @@ use super::{
 use crate::{
     dispatcher::{Dispatcher, Effect, JobNo, MessageNo, PublishFailure, Settlement, Unfit},
     disposition::{Disposition, Ending},
-    scheduler::DeviceId,
+    scheduler::ExecutorId,
     shared_state::AbortOnPanic,
 };
 
@@ -205,9 +205,9 @@ impl Shell {
                 self.work(is_brief, Input::Broken(message), async move { supervisor.decode(message, raw) });
             }
             Effect::Prepare(job) => self.prepare(job),
-            Effect::Start { jobs, device, cache_bytes_max } => match *jobs {
-                [job] => self.start(job, device, cache_bytes_max),
-                _ => self.start_train(&jobs, device, cache_bytes_max),
+            Effect::Start { jobs, executor, cache_bytes_max } => match *jobs {
+                [job] => self.start(job, executor, cache_bytes_max),
+                _ => self.start_train(&jobs, executor, cache_bytes_max),
             },
             Effect::Cancel(job) => {
                 if let Some(held) = self.dispatcher.held_job(job) {
@@ -248,7 +248,7 @@ impl Shell {
                 debug!(queue, prefetch, "prefetch changed");
                 self.queues[queue].1.send_replace(prefetch);
             }
-            Effect::ReleaseCache(device, pool) => self.handle.release_request(device, pool).notify_one(),
+            Effect::ReleaseCache(executor) => self.handle.release_request(executor).notify_one(),
             Effect::OrdersKnown(all_known) => self.supervisor.orders.set_known(all_known),
             Effect::DrainOrdered => self.supervisor.orders.order_drain(),
         }
@@ -267,7 +267,7 @@ impl Shell {
         });
     }
 
-    fn start(&mut self, job: JobNo, device: DeviceId, cache_bytes_max: u64) {
+    fn start(&mut self, job: JobNo, executor: ExecutorId, cache_bytes_max: u64) {
         let cancel = CancellationToken::new();
         let ready = self.take_ready(job, HeldJob::Underway(cancel.clone()));
         // The delivery's channel may have closed just now.
@@ -277,16 +277,16 @@ impl Shell {
         let supervisor = Arc::clone(&self.supervisor);
         if ready.demand.session.is_some() {
             return self.work(false, Input::JobBroken(job), async move {
-                supervisor.run_session(job, ready, device, &cancel).await
+                supervisor.run_session(job, ready, executor.device, &cancel).await
             });
         }
         let is_brief = ready.demand.bytes <= BRIEF_BYTES as u64;
         self.work(is_brief, Input::JobBroken(job), async move {
-            supervisor.run_job(job, ready, device, cache_bytes_max, &cancel).await
+            supervisor.run_job(job, ready, executor, cache_bytes_max, &cancel).await
         });
     }
 
-    fn start_train(&mut self, jobs: &[JobNo], device: DeviceId, cache_bytes_max: u64) {
+    fn start_train(&mut self, jobs: &[JobNo], executor: ExecutorId, cache_bytes_max: u64) {
         let mut train = Vec::with_capacity(jobs.len());
         for job in jobs {
             let cancel = CancellationToken::new();
@@ -299,7 +299,7 @@ impl Shell {
         }
         let broken = train.iter().map(|boarding| Input::JobBroken(boarding.job)).collect();
         let supervisor = Arc::clone(&self.supervisor);
-        self.handle.begin_train(broken, async move { supervisor.run_train(train, device, cache_bytes_max).await });
+        self.handle.begin_train(broken, async move { supervisor.run_train(train, executor, cache_bytes_max).await });
     }
 
     fn forward(&mut self, job: JobNo, unfit: Unfit) {

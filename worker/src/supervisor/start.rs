@@ -157,6 +157,14 @@ async fn connect(config: &Config, classes: &[ClassKey]) -> Result<Broker, Worker
     options.heartbeat = config.heartbeat;
     let broker = Broker::connect(options).await.map_err(|error| WorkerError::Connect(Box::new(error)))?;
     broker.declare_base().await?;
+    match broker.declare_progress().await {
+        Ok(()) => {}
+        // The user of an earlier release may not declare it.
+        Err(error @ DeclareError::Forbidden { .. }) => {
+            warn!(%error, "no progress of running jobs is published, grant the worker's permissions again");
+        }
+        Err(error) => return Err(error.into()),
+    }
     for pool in &config.pools {
         broker.declare_pool(&pool.name).await?;
         if pool.affinity {

@@ -51,6 +51,7 @@ pub(crate) fn job<'a>(task: &'a Task<'a>) -> ExecutorJob<'a> {
         time_limit: TIME_LIMIT,
         alone: false,
         printout: None,
+        progress: None,
         cache_bytes_max: u64::MAX,
         blobs: None,
         cancel: Box::leak(Box::default()),

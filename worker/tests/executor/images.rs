@@ -70,6 +70,7 @@ impl Bare {
             job: u64::from(program),
             program,
             buffers: vec![BufferPlan { bytes: 16, contents: Contents::Zeros }],
+            counter: None,
             launches: vec![launch],
             outputs: vec![],
             leaving: vec![],

@@ -14,6 +14,7 @@ mod leaving;
 mod living;
 mod memory;
 mod printing;
+mod progress;
 mod running;
 mod selftest;
 mod sharing;

@@ -117,7 +117,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Connects and takes the session.
     pub(crate) async fn connect(gate: &Gate) -> Self {
+        let mut client = Self::silent(gate).await;
+        client.say(&FromClient::Ping).await;
+        client
+    }
+
+    /// Connects without a word.
+    pub(crate) async fn silent(gate: &Gate) -> Self {
         Self { connection: Address::of(gate).connect(Purpose::Control).await }
     }
 

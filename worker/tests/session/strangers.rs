@@ -76,7 +76,7 @@ async fn silent_connections_are_few_and_are_closed() {
 #[tokio::test]
 async fn there_is_one_client() {
     let (mut gate, mut client) = open().await;
-    let mut second = Client::connect(&gate).await;
+    let mut second = Client::silent(&gate).await;
     is_closed(&mut second.connection, AT_ONCE).await;
     gate.warn("still here", 1).await;
     client.hear().await;

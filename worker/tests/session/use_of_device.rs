@@ -161,6 +161,23 @@ async fn client_and_supervisor_hear_of_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_has_its_session_elsewhere_does_not_take_this_one() {
+    let ended = |exit_code| FromClient::Ended { exit_code, signal: None };
+    for (said, event) in [
+        (FromClient::Elsewhere, GateEvent::Elsewhere),
+        (FromClient::Lost, GateEvent::LostBefore),
+        (ended(Some(3)), GateEvent::Ended { exit_code: Some(3), signal: None }),
+    ] {
+        let mut gate = Gate::start_program(Some(&executable()), &options()).await.unwrap();
+        let mut client = Client::silent(&gate).await;
+        client.say(&said).await;
+        assert_eq!(next(&mut gate).await, event, "it comes without a connected client before it");
+        assert_eq!(block_in_place(|| Program::refused(&Address::of(&gate))), DEVICE_UNAVAILABLE);
+        close(gate, client, None).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_program_without_a_client_is_refused() {
     let mut gate = Gate::start_program(Some(&executable()), &options()).await.unwrap();
     assert_eq!(block_in_place(|| Program::refused(&Address::of(&gate))), DEVICE_UNAVAILABLE);

@@ -17,6 +17,7 @@ export type Output = Schemas["OutputRow"];
 export type Workers = paths["/v1/workers"]["get"]["responses"]["200"]["content"]["application/json"];
 export type Worker = Schemas["ListedWorker"];
 export type Device = Schemas["DeviceRow"];
+export type Neighbour = Schemas["Neighbour"];
 export type Problem = Schemas["Problem"];
 export type Times = Schemas["Times"];
 export type Statistics = Schemas["Statistics"];
@@ -24,6 +25,7 @@ export type StatisticsRow = Schemas["StatisticsRow"];
 export type Series = Schemas["Series"];
 export type Overview = Schemas["Overview"];
 export type Samples = Schemas["DeviceSamples"];
+export type Pool = Schemas["Pool"];
 export type Pools = Schemas["Pools"];
 export type Explanation = Schemas["Explanation"];
 export type Report = Schemas["Report"];
@@ -44,6 +46,29 @@ export interface Broker {
   reason: string | null;
   pools: { pool: string; messages: number; consumers: number }[];
   dead: number | null;
+}
+
+/** How far a running job is. */
+export interface JobProgress {
+  attempt: number;
+  started_ms: number;
+  /** `fetching`, `running` or `storing`; later releases may add others. */
+  stage: string;
+  /** None if there is nothing to count. */
+  count: { done: number; total: number } | null;
+  unit: "launches" | "steps" | "bytes";
+  /** How long the rest of the stage may take. */
+  left_ms: number | null;
+  /** The end of what its kernels have printed; only for the page of the job. */
+  printed: { text: string; is_cut: boolean } | null;
+}
+
+/** The topic `progress` of a page of jobs. */
+export interface PageProgress {
+  /** Why nothing is known of some jobs. */
+  problem: string | null;
+  /** By job id. */
+  jobs: Record<string, JobProgress>;
 }
 
 export interface DeadLetter {

@@ -13,6 +13,7 @@ import { JobActions } from "../parts/job-actions";
 import { KeptOutput } from "../parts/kept-output";
 import { ProblemNote, Skeleton } from "../parts/messages";
 import { Printed } from "../parts/printed";
+import { Progress } from "../parts/progress";
 import { Stages } from "../parts/stages";
 import { State } from "../parts/state";
 import { Text } from "../parts/text";
@@ -36,8 +37,9 @@ export function JobPage({ id }: { id: string }) {
         <JobActions job={job} />
       </header>
       <p class="mono faint id">{job.job_id}</p>
-      <Facts job={job} />
+      <Facts job={job} attempt={decisive} />
       {job.state === "queued" && <Waits job={job} />}
+      {job.state === "running" && !job.is_unheard && job.program !== "session" && <Progress job={job} />}
       {failure && <WhyItFailed state={job.state} failure={failure as Failure} />}
       <Attempts job={job} attempts={attempts} decisive={decisive} />
       <Printed attempts={attempts} decisive={job.attempt ?? null} />
@@ -58,7 +60,7 @@ function JobSkeleton() {
   );
 }
 
-function Facts({ job }: { job: Job }) {
+function Facts({ job, attempt }: { job: Job; attempt: Attempt | undefined }) {
   return (
     <dl class="facts">
       <Fact title="Kernel">
@@ -81,7 +83,7 @@ function Facts({ job }: { job: Job }) {
       </Fact>
       <Fact title="Device">
         {job.device === null || job.device === undefined ? <span class="faint">–</span> : `${job.device} `}
-        <Text>{job.device_name ?? ""}</Text>
+        {job.device_name && <Text>{job.device_name}</Text>}
       </Fact>
       <Fact title="Submitted">
         <At at={job.submitted_at ?? job.created_at} />
@@ -96,7 +98,7 @@ function Facts({ job }: { job: Job }) {
         <Waited job={job} />
       </Fact>
       <Fact title={job.state === "running" ? "Running for" : "Ran"}>
-        <Ran job={job} />
+        <Ran job={job} since={attempt?.started_at ?? job.started_at} />
       </Fact>
       <Fact title="In, out">
         {bytes(job.input_bytes)}, {bytes(job.output_bytes)}
@@ -168,6 +170,7 @@ function OnTheCommandLine({ detail: { job, attempts, outputs } }: { detail: JobD
     <section>
       <h2>On the command line</h2>
       <Command text={`gpufleet show ${job.job_id}`} />
+      {job.state === "running" && job.program !== "session" && <Command text={`gpufleet logs --follow ${job.job_id}`} />}
       {attempts.some((attempt) => attempt.printf_output) && <Command text={`gpufleet logs ${job.job_id}`} />}
       {outputs.some((output) => !output.is_expired) && <Command text={`gpufleet fetch ${job.job_id} --dir outputs`} />}
     </section>

@@ -4,11 +4,12 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Link, useLocation, useSearch } from "wouter-preact";
 
 import { get, problemIn } from "../api/ask";
-import { STATES, type Job, type JobState, type Page, type Problem } from "../api/types";
+import { STATES, type Job, type JobState, type Page, type PageProgress, type Problem } from "../api/types";
 import { count, labels, shortId } from "../format";
 import { isOutage, useTopic } from "../live/store";
 import { Command } from "../parts/command";
 import { Empty, ProblemNote, Skeleton } from "../parts/messages";
+import { isReported, ProgressInRow, ThinBar, useProgress } from "../parts/progress";
 import { Rows, type Column } from "../parts/rows";
 import { State } from "../parts/state";
 import { Text } from "../parts/text";
@@ -36,11 +37,37 @@ const COLUMNS: Column<Job>[] = [
   { title: "Labels", width: "minmax(9rem, 1.8fr)", isExtra: true, cell: (job) => <LabelList of={job.labels} /> },
   { title: "Pool", width: "5.5rem", isExtra: true, cell: (job) => <Text cut={40}>{job.pool}</Text> },
   { title: "Worker", width: "minmax(6rem, 1fr)", isExtra: true, cell: (job) => <Text cut={60}>{job.worker}</Text> },
-  { title: "Waited", width: "5rem", isExtra: true, align: "end", cell: (job) => <Waited job={job} /> },
-  { title: "Ran", width: "5rem", align: "end", cell: (job) => <Ran job={job} /> },
+  { title: "Waited", width: "6rem", isExtra: true, align: "end", cell: (job) => <Waited job={job} /> },
+  { title: "Ran", width: "6rem", align: "end", cell: (job) => <Ran job={job} /> },
   { title: "Tries", width: "3.5rem", isExtra: true, align: "end", cell: (job) => count(job.attempts) },
   { title: "Submitted", width: "6rem", isExtra: true, align: "end", cell: (job) => <Ago at={job.submitted_at ?? job.created_at} /> },
 ];
+
+/** The columns, with that of progress among them. The others then have less room. */
+function withProgress(progress: PageProgress | undefined): Column<Job>[] {
+  const of = (job: Job) => progress?.jobs[job.job_id];
+  const column: Column<Job> = { title: "Progress", width: "minmax(11rem, 2fr)", isExtra: true, cell: (job) => <ProgressInRow progress={of(job)} /> };
+  const ran = (job: Job) => (
+    <>
+      <Ran job={job} />
+      <ThinBar progress={of(job)} />
+    </>
+  );
+  return COLUMNS.flatMap((other) => {
+    const narrower = { ...other, width: NARROWER[other.title] ?? other.width, cell: other.title === "Ran" ? ran : other.cell };
+    return other.title === "Waited" ? [column, narrower] : [narrower];
+  });
+}
+
+const NARROWER: Record<string, string> = {
+  State: "7rem",
+  Job: "5.5rem",
+  Kernel: "minmax(4.5rem, 0.8fr)",
+  Labels: "minmax(5rem, 1.2fr)",
+  Pool: "5rem",
+  Worker: "minmax(5rem, 0.8fr)",
+  Tries: "3rem",
+};
 
 export function JobsPage() {
   const search = useSearch();
@@ -48,8 +75,14 @@ export function JobsPage() {
   const filters = useMemo(() => readFilters(search), [search]);
   const query = useMemo(() => apiQuery(filters), [filters]);
   const isFirst = filters.before === "";
-  const newest = useTopic<Page>(`/v1/jobs?${query}&limit=${NEWEST}`);
+  const path = `/v1/jobs?${query}&limit=${NEWEST}`;
+  const newest = useTopic<Page>(path);
+  const progress = useProgress(path);
   const list = useOlder(query, newest.body);
+  // Once it is there, the column stays, so that the others do not move as jobs come and go.
+  const hasProgress = useRef(false);
+  hasProgress.current ||= newest.body?.jobs.some(isReported) ?? false;
+  const columns = useMemo(() => (hasProgress.current ? withProgress(progress) : COLUMNS), [progress, hasProgress.current]);
   const change = (next: Filters) => navigate(`/jobs${writeFilters(next)}`, { replace: true });
   const refused = newest.problem && !isOutage(newest.problem) ? newest.problem : list.problem;
   return (
@@ -74,7 +107,7 @@ export function JobsPage() {
       {list.jobs.length > 0 && (
         <Rows
           label="Jobs"
-          columns={COLUMNS}
+          columns={columns}
           rows={list.jobs}
           rowKey={(job) => job.job_id}
           href={(job) => `/jobs/${job.job_id}`}

@@ -10,7 +10,9 @@ import { Chart, type Line } from "../parts/chart";
 import { Empty, Skeleton } from "../parts/messages";
 import { Meter } from "../parts/meter";
 import { isBehind, NeedsAction } from "../parts/needs-action";
+import { useProgress } from "../parts/progress";
 import { RangeChoice, useRange, type Range } from "../parts/range";
+import { RunningJobs } from "../parts/running-jobs";
 import { State } from "../parts/state";
 import { Text } from "../parts/text";
 import { Ago } from "../parts/time";
@@ -27,6 +29,8 @@ const VERDICTS: [keyof StatisticsRow, string][] = [
 const RANGES: Range[] = ["15m", "1h", "24h"];
 /** The points of a day are as far apart. */
 const GRAIN_MS = 300_000;
+/** The newest of the running jobs. */
+const RUNNING = "/v1/jobs?state=running&limit=10";
 const NO_POINTS: Series["points"] = [];
 
 export function OverviewPage() {
@@ -46,6 +50,7 @@ export function OverviewPage() {
           <NeedsAction overview={overview} workers={workers} broker={broker} />
           <Activity overview={overview} broker={broker} points={series?.points ?? NO_POINTS} />
           <Troubled jobs={troubled?.jobs} />
+          <Running />
         </>
       ) : (
         <>
@@ -55,6 +60,23 @@ export function OverviewPage() {
         </>
       )}
     </>
+  );
+}
+
+/** It comes last, because its length changes all the time. */
+function Running() {
+  const { body } = useTopic<Page>(RUNNING);
+  const progress = useProgress(RUNNING);
+  return (
+    <section>
+      <header class="page-head">
+        <h2>Running jobs</h2>
+        {body?.next && <Link href="/jobs?state=running">See all</Link>}
+      </header>
+      {!body && <Skeleton rows={2} />}
+      {body?.jobs.length === 0 && <Empty>None.</Empty>}
+      {body && body.jobs.length > 0 && <RunningJobs jobs={body.jobs} progress={progress} place="Worker" />}
+    </section>
   );
 }
 

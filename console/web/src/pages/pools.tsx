@@ -2,8 +2,8 @@
 
 import { Link } from "wouter-preact";
 
-import type { Broker, Pools } from "../api/types";
-import { bytes, count, duration, percent } from "../format";
+import type { Broker, Pool, Pools } from "../api/types";
+import { bytes, bytesOf, count, duration, percent } from "../format";
 import { isOutage, useTopic } from "../live/store";
 import { Command } from "../parts/command";
 import { Empty, ProblemNote, Skeleton } from "../parts/messages";
@@ -14,6 +14,7 @@ export function PoolsPage() {
   const { body, problem } = useTopic<Pools>("/v1/pools");
   const { body: broker } = useTopic<Broker>("broker");
   const pools = body?.pools ?? [];
+  const hasSessions = pools.some((pool) => pool.sessions_max > 0);
   const share = (value: number | null | undefined) => (value === null || value === undefined ? undefined : value / 100);
   return (
     <>
@@ -59,6 +60,16 @@ export function PoolsPage() {
                 <th scope="col" class="is-end">
                   Device time
                 </th>
+                {hasSessions && (
+                  <>
+                    <th scope="col" class="is-end">
+                      Open sessions
+                    </th>
+                    <th scope="col" class="is-end">
+                      Session memory
+                    </th>
+                  </>
+                )}
               </tr>
             </thead>
             <tbody>
@@ -83,6 +94,7 @@ export function PoolsPage() {
                     <td class="is-end">{percent(share(pool.got_percent))}</td>
                     <td class="is-end">{percent(share(pool.due_percent))}</td>
                     <td class="is-end">{duration(pool.device_us)}</td>
+                    {hasSessions && <Sessions pool={pool} />}
                   </tr>
                 );
               })}
@@ -91,6 +103,17 @@ export function PoolsPage() {
         </div>
       )}
       {body && <Command text="gpufleet pools" />}
+    </>
+  );
+}
+
+/** The open sessions of those that may be open, and their memory. */
+function Sessions({ pool }: { pool: Pool }) {
+  const none = <span class="faint">–</span>;
+  return (
+    <>
+      <td class="is-end">{pool.sessions_max ? `${count(pool.sessions_open)} of ${count(pool.sessions_max)}` : none}</td>
+      <td class="is-end">{pool.sessions_max ? bytesOf(pool.session_bytes, pool.session_bytes_max) : none}</td>
     </>
   );
 }

@@ -3,23 +3,33 @@
 import { useMemo, useState } from "preact/hooks";
 import { Link, useSearch } from "wouter-preact";
 
-import type { Device, Samples, Worker, Workers } from "../api/types";
+import type { Device, Job, Page, PageProgress, Samples, Worker, Workers } from "../api/types";
 import { bytes, count } from "../format";
 import { isOutage, useTopic } from "../live/store";
 import { Chart, type Line } from "../parts/chart";
 import { Command } from "../parts/command";
 import { Empty, ProblemNote, Skeleton } from "../parts/messages";
 import { Meter } from "../parts/meter";
+import { isRunningLong, useProgress } from "../parts/progress";
 import { RangeChoice, useRange, type Range } from "../parts/range";
+import { RunningJobs } from "../parts/running-jobs";
 import { fullHour } from "../parts/since";
 import { State } from "../parts/state";
 import { Text } from "../parts/text";
 import { Ago } from "../parts/time";
 
+/** The newest of the running jobs of all workers. */
+const RUNNING = "/v1/jobs?state=running&limit=100";
+
 export function WorkersPage() {
   const name = new URLSearchParams(useSearch()).get("name") ?? "";
   const { body, problem } = useTopic<Workers>(name ? `/v1/workers?name=${encodeURIComponent(name)}` : "/v1/workers");
+  const running = useTopic<Page>(RUNNING);
+  const progress = useProgress(RUNNING);
   const workers = body?.workers ?? [];
+  // Briefer jobs would come and go.
+  const jobsOf = (worker: Worker) => (running.body?.jobs ?? []).filter((job) => job.worker === worker.worker && isRunningLong(job));
+  const isReady = body && (running.body || running.problem);
   const [here, gone] = useMemo(() => {
     const isHere = (worker: Worker) => worker.state !== "left";
     return [workers.filter(isHere), workers.filter((worker) => !isHere(worker))];
@@ -39,12 +49,15 @@ export function WorkersPage() {
         </p>
       </header>
       {problem && !isOutage(problem) && <ProblemNote problem={problem} />}
-      {!body && !problem && <Skeleton />}
-      {body && workers.length === 0 && <Empty>No worker has reported yet.</Empty>}
-      {here.map((worker) => (
-        <WorkerPanel key={worker.worker} worker={worker} />
-      ))}
-      {gone.length > 0 && (
+      {!isReady && !problem && <Skeleton />}
+      {isReady && workers.length === 0 && <Empty>No worker has reported yet.</Empty>}
+      {isReady && here.map((worker) => <WorkerPanel key={worker.worker} worker={worker} jobs={jobsOf(worker)} progress={progress} />)}
+      {running.body?.next && here.length > 0 && (
+        <p class="faint">
+          Of the running jobs, the newest 100 are shown. <Link href="/jobs?state=running">All running jobs</Link>
+        </p>
+      )}
+      {isReady && gone.length > 0 && (
         <section>
           <h2>
             Left <span class="faint">{count(gone.length)}</span>
@@ -86,7 +99,7 @@ export function WorkersPage() {
   );
 }
 
-function WorkerPanel({ worker }: { worker: Worker }) {
+function WorkerPanel({ worker, jobs, progress }: { worker: Worker; jobs: Job[]; progress: PageProgress | undefined }) {
   const [isOpen, setOpen] = useState(false);
   const { range, minutes } = useRange("48h");
   return (
@@ -132,6 +145,7 @@ function WorkerPanel({ worker }: { worker: Worker }) {
           </tbody>
         </table>
       </div>
+      {jobs.length > 0 && <RunningJobs jobs={jobs} progress={progress} place="Device" />}
       {isOpen && <RangeChoice range={range} of={["15m", "1h", "24h", "48h"]} />}
       {isOpen &&
         worker.devices.map((device) => (

@@ -1,6 +1,6 @@
 // An action with a question before it, which says whom it affects.
 
-import { Fragment } from "preact";
+import { Fragment, type ComponentChildren } from "preact";
 import { useId, useRef, useState } from "preact/hooks";
 
 import { count, visible } from "../format";
@@ -17,12 +17,20 @@ interface Props {
   verb: string;
   isDanger?: boolean;
   act: () => Promise<void>;
+  /** Called when the question is asked. */
+  onOpen?: () => void;
+  /** More about its effects. */
+  children?: ComponentChildren;
 }
 
-export function Ask({ button, title, detail, affected, verb, isDanger, act }: Props) {
+export function Ask({ button, title, detail, affected, verb, isDanger, act, onOpen, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [isBusy, setBusy] = useState(false);
   const id = useId();
+  const open = () => {
+    onOpen?.();
+    dialog.current?.showModal();
+  };
   const run = async () => {
     setBusy(true);
     await act();
@@ -31,7 +39,7 @@ export function Ask({ button, title, detail, affected, verb, isDanger, act }: Pr
   };
   return (
     <>
-      <button type="button" onClick={() => dialog.current?.showModal()}>
+      <button type="button" onClick={open}>
         {button}
       </button>
       <dialog ref={dialog} aria-label={title} aria-describedby={id}>
@@ -48,6 +56,7 @@ export function Ask({ button, title, detail, affected, verb, isDanger, act }: Pr
             ))}
           </dl>
           <p>{detail}</p>
+          {children}
         </div>
         <div class="actions">
           <button type="button" class={isDanger ? "is-danger" : "is-main"} disabled={isBusy} onClick={() => void run()}>

@@ -2,11 +2,12 @@
 
 import { useState } from "preact/hooks";
 
-import { post, problemIn } from "../api/ask";
-import type { Acted, Broker, Cancelled, Job } from "../api/types";
+import { get, post, problemIn } from "../api/ask";
+import type { Acted, Broker, Cancelled, Job, Neighbour } from "../api/types";
 import { useTopic } from "../live/store";
 import { me } from "../session";
 import { Ask, tally } from "./ask";
+import { Neighbours, type Neighbourhood } from "./neighbours";
 import { isEnded } from "./state";
 
 /** What an action has done, in words. */
@@ -25,11 +26,22 @@ interface Message {
 
 export function JobActions({ job }: { job: Job }) {
   const [said, setSaid] = useState<Message | null>(null);
+  const [neighbourhood, setNeighbourhood] = useState<Neighbourhood>(undefined);
   const { body: broker } = useTopic<Broker>(me.value?.actions ? "broker" : undefined);
   if (!me.value?.actions) return null;
   if (broker?.state !== "up") return broker && <p class="faint">No actions: {broker.reason}</p>;
+  const isRunning = job.state === "running";
+  // A worker cancels a running job by killing its executor, and other jobs with it.
+  const look = async () => {
+    setNeighbourhood(undefined);
+    try {
+      setNeighbourhood(await get<{ neighbours: Neighbour[] }>(`/api/v1/jobs/${job.job_id}/neighbours`));
+    } catch (error) {
+      setNeighbourhood({ problem: problemIn(error) });
+    }
+  };
   const affected: [string, string][] = [
-    ["Jobs", `1, ${job.state}${job.state === "running" && job.worker ? ` on ${job.worker}` : ""}`],
+    ["Jobs", `1, ${job.state}${isRunning && job.worker ? ` on ${job.worker}` : ""}`],
     ["User", tally([job.user_id])],
     ["Pool", tally([job.pool])],
   ];
@@ -53,12 +65,15 @@ export function JobActions({ job }: { job: Job }) {
         <Ask
           title="Cancel this job?"
           affected={affected}
-          detail={`${job.state === "running" ? "The worker stops it, and its results are lost." : "It never runs."} Other jobs are not affected.`}
+          detail={isRunning ? "The worker stops it, and its results are lost." : "It never runs. Other jobs are not affected."}
+          onOpen={() => isRunning && void look()}
           verb="Cancel the job"
           button="Cancel…"
           isDanger
           act={() => run("Cancellation requested.", "/actions/cancel", { jobs: [job.job_id] })}
-        />
+        >
+          {isRunning && <Neighbours found={neighbourhood} />}
+        </Ask>
       )}
       {job.state === "dead" && (
         <Ask

@@ -2,7 +2,7 @@
 
 import { now } from "../live/store";
 import type { Job } from "../api/types";
-import { age, duration, iso8601 } from "../format";
+import { age, duration, elapsed, iso8601 } from "../format";
 
 /** How long ago, counting on. */
 export function Ago({ at }: { at: string | null | undefined }) {
@@ -22,16 +22,15 @@ export function Waited({ job }: { job: Job }) {
   return <Elapsed from={Date.parse(submitted)} to={until} />;
 }
 
-/** How long a job ran, or has run. */
-export function Ran({ job }: { job: Job }) {
-  if (typeof job.total_us === "number") return <>{duration(job.total_us)}</>;
-  const isRunning = job.state === "running" && !job.is_unheard && job.started_at;
-  return <Elapsed from={job.started_at ? Date.parse(job.started_at) : 0} to={isRunning ? now.value : null} />;
+/** How long a job ran, or has run since its start or the given one. */
+export function Ran({ job, since = job.started_at }: { job: Job; since?: string | null | undefined }) {
+  if (job.state !== "running") return typeof job.total_us === "number" ? <>{duration(job.total_us)}</> : <span class="faint">–</span>;
+  return <Elapsed from={since ? Date.parse(since) : 0} to={since && !job.is_unheard ? now.value : null} />;
 }
 
 function Elapsed({ from, to }: { from: number; to: number | null }) {
   if (to === null) return <span class="faint">–</span>;
-  return <span title="so far, by the clocks of two machines">{age(to - from)}</span>;
+  return <span title="so far, by the clocks of two machines">{elapsed(to - from)}</span>;
 }
 
 export function At({ at }: { at: string | null | undefined }) {

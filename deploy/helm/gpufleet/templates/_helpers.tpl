@@ -8,6 +8,13 @@
 {{ mergeOverwrite (deepCopy .root.Values.workerDefaults) .own | toYaml }}
 {{- end }}
 
+{{/* Not empty if a pool of the worker takes sessions. */}}
+{{- define "gpufleet.takesSessions" -}}
+{{- range .pools }}
+{{- if regexMatch "[:,]sessions=0*[1-9]" . }}true{{ end }}
+{{- end }}
+{{- end }}
+
 {{/* What selects the pods of a part. */}}
 {{- define "gpufleet.selector" -}}
 app.kubernetes.io/name: gpufleet

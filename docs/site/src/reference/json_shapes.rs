@@ -19,7 +19,7 @@ struct Example {
     snapshot: &'static str,
 }
 
-const EXAMPLES: [Example; 6] = [
+const EXAMPLES: [Example; 7] = [
     Example {
         command: "gpufleet submit",
         title: "A job that succeeded",
@@ -34,6 +34,11 @@ const EXAMPLES: [Example; 6] = [
         command: "gpufleet submit",
         title: "With `--detach`",
         snapshot: "submit/snapshots/gpufleet_cli__submit__report__tests__json_of_a_detached_job.snap",
+    },
+    Example {
+        command: "gpufleet submit",
+        title: "An update with `--follow`",
+        snapshot: "progress/snapshots/gpufleet_cli__progress__update__tests__json_of_an_update.snap",
     },
     Example {
         command: "gpufleet history",

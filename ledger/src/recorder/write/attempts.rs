@@ -1,5 +1,5 @@
 //! Writes rows of `attempts`. One statement writes ends together with their starts. Another one writes starts without an end, which have
-//! other columns.
+//! other columns. [`super::sessions`] adds what open sessions have done.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,35 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{array::array_literal, jobs::FinalAttempts, keys::Keys};
+use super::{
+    array::array_literal,
+    jobs::FinalAttempts,
+    keys::Keys,
+    sessions::{self, CountedTimes, WrittenReport},
+};
 use crate::recorder::change::{AttemptChange, End, Place};
 
 /// A job and the number of an attempt at it.
 pub(super) type AttemptKey = (JobId, i32);
 pub(super) type Attempts = BTreeMap<AttemptKey, AttemptChange>;
 
+/// What a write has changed, for the statistics.
+pub(super) struct Written<'a> {
+    /// The ends that changed the table, so that each outcome, and each loss before it, is here once.
+    pub(super) ends: Vec<(AttemptKey, &'a End)>,
+    /// The device time of these ends that reports of their sessions have counted before.
+    pub(super) counted_us: CountedTimes,
+    pub(super) reports: Vec<WrittenReport<'a>>,
+}
+
 /// Writes the replaced losses, then the ends, then the other starts: those without an end, or all of them if the table rejected an end.
-/// Returns the ends that changed the table, so that each outcome, and each loss before it, is returned once.
 pub(super) async fn write<'a>(
     attempts: &'a Attempts,
     keys: &Keys,
     outcomes: &FinalAttempts,
     connection: &mut PgConnection,
-) -> Result<Vec<(AttemptKey, &'a End)>, sqlx::Error> {
+) -> Result<Written<'a>, sqlx::Error> {
+    let counted_us = sessions::counted(attempts, keys, connection).await?;
     let losses = EndColumns::of(attempts, |change| change.replaced.as_ref(), keys, outcomes);
     let mut written = Vec::new();
     for key in write_ends(&losses, connection).await? {
@@ -37,7 +51,8 @@ pub(super) async fn write<'a>(
     if !starts.job_id.is_empty() {
         write_starts(&starts, connection).await?;
     }
-    Ok(written)
+    let reports = sessions::write(attempts, keys, connection).await?;
+    Ok(Written { ends: written, counted_us, reports })
 }
 
 /// Keeps the earlier of two starts, because the later one may have followed the end. An attempt that has ended keeps the place of its end.
@@ -127,6 +142,7 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
             module_cached = excluded.module_cached,
             charged_us = excluded.charged_us,
             session = excluded.session,
+            session_sequence = null,
             retry_at = excluded.retry_at,
             printf_output = excluded.printf_output,
             printf_dropped_bytes = excluded.printf_dropped_bytes

@@ -48,11 +48,13 @@ pub(super) async fn write(
         r#"/* recorder::write::jobs */
         insert into jobs as known
             (job_id, id_at, created_at, state, pool, priority, name, labels, program, kernel, input_bytes, client,
-             submitted_at, confirmed_at, attempt, attempt_ended, started_at, final_attempt, finished_at, user_id, worker)
+             submitted_at, confirmed_at, attempt, attempt_ended, started_at, final_attempt, finished_at, user_id, worker,
+             lease_bytes)
         select * from unnest(
             $1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::text[], $8::jsonb[],
             $9::text[], $10::text[], $11::bigint[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::int[],
-            $16::bool[], $17::timestamptz[], $18::int[], $19::timestamptz[], $20::text[], $21::text[])
+            $16::bool[], $17::timestamptz[], $18::int[], $19::timestamptz[], $20::text[], $21::text[],
+            $22::bigint[])
         on conflict (job_id, id_at) do update set
             created_at = case when known.user_id is distinct from excluded.user_id then excluded.created_at else least(known.created_at, excluded.created_at) end,
             state = case
@@ -68,6 +70,7 @@ pub(super) async fn write(
             program = case when known.user_id is distinct from excluded.user_id then excluded.program else coalesce(known.program, excluded.program) end,
             kernel = case when known.user_id is distinct from excluded.user_id then excluded.kernel else coalesce(known.kernel, excluded.kernel) end,
             input_bytes = case when known.user_id is distinct from excluded.user_id then excluded.input_bytes else coalesce(known.input_bytes, excluded.input_bytes) end,
+            lease_bytes = case when known.user_id is distinct from excluded.user_id then excluded.lease_bytes else coalesce(known.lease_bytes, excluded.lease_bytes) end,
             client = case when known.user_id is distinct from excluded.user_id then excluded.client else coalesce(known.client, excluded.client) end,
             user_id = excluded.user_id,
             submitted_at = case when known.user_id is distinct from excluded.user_id then excluded.submitted_at else coalesce(known.submitted_at, excluded.submitted_at) end,
@@ -110,6 +113,7 @@ pub(super) async fn write(
         &columns.finished_at as &[Option<DateTime<Utc>>],
         &columns.user_id as &[Option<&str>],
         &columns.worker as &[Option<&str>],
+        &columns.lease_bytes as &[Option<i64>],
     )
     .fetch_all(&mut *connection)
     .await?;
@@ -169,6 +173,7 @@ struct Columns<'a> {
     user_id: Vec<Option<&'a str>>,
     /// The worker that reported the outcome.
     worker: Vec<Option<&'a str>>,
+    lease_bytes: Vec<Option<i64>>,
 }
 
 impl<'a> Columns<'a> {
@@ -196,6 +201,7 @@ impl<'a> Columns<'a> {
         self.program.push(text(|info| &info.program));
         self.kernel.push(text(|info| &info.kernel));
         self.input_bytes.push(info.map(|info| info.input_bytes));
+        self.lease_bytes.push(info.and_then(|info| info.lease_bytes));
         self.client.push(info.and_then(|info| info.client.as_deref()));
         self.submitted_at.push(info.and_then(|info| info.submitted_at));
         self.confirmed_at.push(change.confirmed_at);

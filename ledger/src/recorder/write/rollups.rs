@@ -1,6 +1,7 @@
 //! Counts the attempts whose end this transaction has written, and appends the counts to `rollup_deltas`.
 //!
-//! A repeated event writes no end, so each attempt is counted once. All counts of a transaction with the same time, pool, dimension and
+//! A repeated event writes no end, so each attempt is counted once. The device time of an open session is counted with each report of it, and
+//! the rest with its end, so that the time of a session whose worker died counts too. All counts of a transaction with the same time, pool, dimension and
 //! value become one row. A row of a whole pool covers five minutes, every other row an hour.
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +11,7 @@ use gpufleet_schema::{JobId, session};
 use sqlx::PgConnection;
 
 use super::{
-    attempts::AttemptKey,
+    attempts::{AttemptKey, Written},
     jobs::{Described, FinalAttempts},
 };
 use crate::{
@@ -37,28 +38,32 @@ pub(super) struct Context<'a> {
     pub(super) today: NaiveDate,
 }
 
-/// Counts the attempts whose ends were written.
+/// Counts the attempts whose ends were written, and the device time of open sessions.
 pub(super) async fn write(
-    written: &[(AttemptKey, &End)],
+    written: &Written<'_>,
     context: Context<'_>,
     connection: &mut PgConnection,
 ) -> Result<(), sqlx::Error> {
     let dimensions: Vec<String> = context.label_keys.iter().map(|key| Dimension::Label(key.clone()).column()).collect();
     let mut deltas: BTreeMap<Key<'_>, Measures> = BTreeMap::new();
-    for (key, end) in written {
-        let Some(job) = context.described.get(&key.0) else { continue };
-        let ended = ended(key, end, job, context.outcomes);
-        if ended.counts_nothing() {
-            continue;
-        }
-        let at = months::near(end.at, context.today).unwrap_or_else(Utc::now);
+    let ends = written.ends.iter().filter_map(|(key, end)| {
+        let job = context.described.get(&key.0)?;
+        let counted_us = written.counted_us.get(key).copied().unwrap_or_default();
+        Some((job, end.at, &end.place, ended(key, end, job, context.outcomes, counted_us)))
+    });
+    let reports = written.reports.iter().filter_map(|report| {
+        let job = context.described.get(&report.key.0)?;
+        Some((job, report.open.at, report.place, Ended::session(report.more_us)))
+    });
+    for (job, at, place, ended) in ends.chain(reports).filter(|(_, _, _, ended)| !ended.counts_nothing()) {
+        let at = months::near(at, context.today).unwrap_or_else(Utc::now);
         let (five_minutes, hour) = (Grain::FiveMinutes.begin(at), Grain::Hour.begin(at));
         let fixed = [
             ("", ""),
             ("kernel", job.kernel.as_str()),
             ("user", job.user_id.as_str()),
-            ("worker", end.place.worker.as_str()),
-            ("device", end.place.device_name.as_deref().unwrap_or_default()),
+            ("worker", place.worker.as_str()),
+            ("device", place.device_name.as_deref().unwrap_or_default()),
         ];
         let labels = context.label_keys.iter().zip(&dimensions);
         let labels = labels.filter_map(|(key, dimension)| Some((dimension.as_str(), job.labels.get(key)?.as_str())));
@@ -74,16 +79,22 @@ pub(super) async fn write(
     if columns.at.is_empty() { Ok(()) } else { append(&columns, connection).await }
 }
 
-fn ended((job_id, attempt): &AttemptKey, end: &End, job: &Described, outcomes: &FinalAttempts) -> Ended {
+fn ended(
+    (job_id, attempt): &AttemptKey,
+    end: &End,
+    job: &Described,
+    outcomes: &FinalAttempts,
+    counted_us: i64,
+) -> Ended {
+    if job.program == session::KIND {
+        return Ended::session(session_us(end).saturating_sub(counted_us).max(0));
+    }
     let timings = &end.timings;
-    let is_session = job.program == session::KIND;
     let part = match end.is_final() {
-        _ if is_session => Part::Session,
         false => Part::Lost,
         true if outcomes.get(job_id) == Some(attempt) => Part::Outcome,
         true => Part::Superseded,
     };
-    let device_us = if is_session { session_us(end) } else { timings.total_us };
     Ended {
         part,
         state: end.state,
@@ -92,8 +103,8 @@ fn ended((job_id, attempt): &AttemptKey, end: &End, job: &Described, outcomes: &
         compile_us: timings.compile_us,
         copy_us: timings.copy_in_us.saturating_add(timings.copy_out_us),
         kernel_us: timings.launches_us.iter().sum(),
-        total_us: device_us,
-        charged_us: end.charged_us.unwrap_or(device_us),
+        total_us: timings.total_us,
+        charged_us: end.charged_us.unwrap_or(timings.total_us),
         input_bytes: job.input_bytes,
         output_bytes: end.output_bytes,
     }

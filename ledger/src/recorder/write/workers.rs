@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use crate::recorder::change::{CLOCK_STEP_MIN, DeviceChange, WorkerChange};
@@ -53,12 +54,13 @@ pub(super) async fn write(
     sqlx::query!(
         r#"/* recorder::write::workers */
         insert into workers as known
-            (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left, heard_at, behind)
+            (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left, heard_at, behind,
+             sessions)
         select worker, first_seen_at, last_seen_at, host, pid, revision, pools::text[], jobs_running, has_left,
-               least(last_seen_at, now()), now() - last_seen_at
+               least(last_seen_at, now()), now() - last_seen_at, sessions
         from unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::text[], $5::bigint[], $6::text[], $7::text[],
-                    $8::bigint[], $9::bool[])
-            as new (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left)
+                    $8::bigint[], $9::bool[], $11::jsonb[])
+            as new (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left, sessions)
         on conflict (worker) do update set
             last_seen_at = excluded.last_seen_at,
             host = excluded.host,
@@ -66,7 +68,8 @@ pub(super) async fn write(
             revision = excluded.revision,
             pools = excluded.pools,
             jobs_running = excluded.jobs_running,
-            has_left = excluded.has_left
+            has_left = excluded.has_left,
+            sessions = excluded.sessions
         where (excluded.last_seen_at, excluded.has_left) > (known.last_seen_at, known.has_left)
             or excluded.last_seen_at < known.last_seen_at - make_interval(secs => $10)"#,
         &columns.worker as &[&str],
@@ -79,6 +82,7 @@ pub(super) async fn write(
         &columns.jobs_running,
         &columns.has_left,
         CLOCK_STEP_MIN.as_secs_f64(),
+        &columns.sessions as &[Option<Value>],
     )
     .execute(connection)
     .await?;
@@ -162,6 +166,7 @@ struct WorkerColumns<'a> {
     pools: Vec<String>,
     jobs_running: Vec<i64>,
     has_left: Vec<bool>,
+    sessions: Vec<Option<Value>>,
 }
 
 #[derive(Default)]
@@ -178,7 +183,7 @@ struct DeviceColumns<'a> {
     driver_version: Vec<i32>,
     out_of_service: Vec<Option<&'a str>>,
     jobs_running: Vec<Option<i64>>,
-    pools: Vec<serde_json::Value>,
+    pools: Vec<Value>,
     memory_used_bytes: Vec<Option<i64>>,
     utilization_percent: Vec<Option<i32>>,
     utilization_by: Vec<Option<&'a str>>,
@@ -200,6 +205,7 @@ impl<'a> WorkerColumns<'a> {
         self.pools.push(format!("{{{}}}", pools.join(",")));
         self.jobs_running.push(seen.jobs_running.into());
         self.has_left.push(seen.leaving);
+        self.sessions.push(seen.sessions.as_ref().map(|sessions| json!(sessions)));
     }
 }
 

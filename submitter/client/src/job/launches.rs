@@ -105,6 +105,13 @@ impl Job {
         self.draft("args", |draft| draft.launch.args.push(Arg::Scalar(dtype, number)))
     }
 
+    /// Adds the next kernel parameter: the address of a 64-bit counter, which is zero at first. The kernels increment it with `atomicAdd`, and
+    /// the worker reads it while they run. `total` is its value when all work is done. All counters of a job are the same one.
+    #[must_use]
+    pub fn arg_progress(self, total: u64) -> Self {
+        self.draft("args", |draft| draft.launch.args.push(Arg::Progress(total)))
+    }
+
     fn draft(mut self, what: &str, change: impl FnOnce(&mut Draft)) -> Self {
         match self.launches.last_mut() {
             Some(draft) => change(draft),

@@ -7,7 +7,7 @@ use gpufleet_schema::{
     session::{self, FromClient, FromWorker, PING_MS, SILENCE_MS},
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
+    io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf},
     sync::mpsc,
     task::JoinSet,
     time::{MissedTickBehavior, interval, timeout},
@@ -57,7 +57,14 @@ impl Lease {
     ///
     /// If the future is cancelled, the worker waits for a client until its offer expires.
     pub async fn open(offer: &SessionOffer) -> Result<Self, ReachError> {
-        let Reached { route, control, round_trip } = reach(offer).await?;
+        Self::connect(offer, FromClient::Ping).await
+    }
+
+    /// Connects to the worker of an offer. The first message says what the client wants of the session.
+    async fn connect(offer: &SessionOffer, first: FromClient) -> Result<Self, ReachError> {
+        let Reached { route, mut control, round_trip } = reach(offer).await?;
+        // After a failure the reader reports that the connection is lost.
+        let _lost = write(&mut control, &first).await;
         let (input, output) = tokio::io::split(control);
         let (event, events) = mpsc::channel(EVENTS_MAX);
         let (messages, outgoing) = mpsc::channel(1);
@@ -88,13 +95,14 @@ impl Lease {
     ///
     /// If the future is cancelled, the worker may or may not know.
     pub async fn finish(&mut self, exit_code: Option<i32>, signal: Option<i32>) -> Option<LeaseEnd> {
-        self.end(FromClient::Ended { exit_code, signal }).await
+        // An error means that the connection is lost, which is the next event.
+        let _lost = self.messages.send(FromClient::Ended { exit_code, signal }).await;
+        self.closed().await
     }
 
-    async fn end(&mut self, message: FromClient) -> Option<LeaseEnd> {
+    /// Waits for some seconds until the worker has closed the session.
+    async fn closed(&mut self) -> Option<LeaseEnd> {
         let ended = async {
-            // An error means that the connection is lost, which is the next event.
-            let _lost = self.messages.send(message).await;
             loop {
                 match self.events.recv().await? {
                     LeaseEvent::Ended(end) => return Some(end),
@@ -107,13 +115,41 @@ impl Lease {
     }
 }
 
-/// Tells the worker of a later attempt that the program ran in an earlier one, so that the job ends. The program can't go on with other
-/// memory, and nothing runs it again.
+/// What has become of a session, for the worker of a later attempt.
 ///
-/// If the future is cancelled, the worker takes its memory back when the offer expires.
-pub async fn report_lost(offer: &SessionOffer) -> Result<(), ReachError> {
-    Lease::open(offer).await?.end(FromClient::Lost).await;
-    Ok(())
+/// The broker lets another worker offer a session again if it has lost the first one. That does not mean that the session is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It is open, or its own worker reports how it ended.
+    Kept,
+    /// Its command ended in it.
+    Ended { exit_code: Option<i32>, signal: Option<i32> },
+    /// The program has lost it. It can't go on with other memory, and nothing runs it again.
+    Lost,
+}
+
+impl Standing {
+    /// The standing of a session, by its end if it has ended. `exit_code` and `signal` are those of its command.
+    pub fn of(end: Option<&LeaseEnd>, exit_code: Option<i32>, signal: Option<i32>) -> Self {
+        match end {
+            None | Some(LeaseEnd::Closed { reason: Some(_), .. }) => Self::Kept,
+            Some(LeaseEnd::Closed { reason: None, .. }) => Self::Ended { exit_code, signal },
+            Some(LeaseEnd::Lost { .. }) => Self::Lost,
+        }
+    }
+
+    /// Tells the worker of a later attempt, which then gives the job back or ends it.
+    ///
+    /// If the future is cancelled, that worker offers the session again later.
+    pub async fn report(self, offer: &SessionOffer) -> Result<(), ReachError> {
+        let message = match self {
+            Self::Kept => FromClient::Elsewhere,
+            Self::Ended { exit_code, signal } => FromClient::Ended { exit_code, signal },
+            Self::Lost => FromClient::Lost,
+        };
+        Lease::connect(offer, message).await?.closed().await;
+        Ok(())
+    }
 }
 
 /// Reads the worker's messages until the last one.
@@ -165,9 +201,13 @@ async fn send(mut output: WriteHalf<WorkerStream>, mut messages: mpsc::Receiver<
             },
             _ = pings.tick() => FromClient::Ping,
         };
-        let encoded = session::encode(&message);
-        if output.write_all(&encoded).await.is_err() || output.flush().await.is_err() {
+        if write(&mut output, &message).await.is_err() {
             return;
         }
     }
+}
+
+async fn write(output: &mut (impl AsyncWrite + Unpin), message: &FromClient) -> io::Result<()> {
+    output.write_all(&session::encode(message)).await?;
+    output.flush().await
 }

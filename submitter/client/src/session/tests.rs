@@ -97,14 +97,19 @@ async fn leased() -> (Worker, Lease, ClientStream) {
     (worker, lease, control)
 }
 
+/// The next message of the client.
+async fn next(control: &mut ClientStream) -> FromClient {
+    let mut bytes = [0; 4];
+    control.read_exact(&mut bytes).await.unwrap();
+    let mut body = vec![0; length(bytes).unwrap()];
+    control.read_exact(&mut body).await.unwrap();
+    decode(&body).unwrap()
+}
+
 /// The next message of the client that is not a ping.
 async fn heard(control: &mut ClientStream) -> FromClient {
     loop {
-        let mut bytes = [0; 4];
-        control.read_exact(&mut bytes).await.unwrap();
-        let mut body = vec![0; length(bytes).unwrap()];
-        control.read_exact(&mut body).await.unwrap();
-        match decode(&body).unwrap() {
+        match next(control).await {
             FromClient::Ping => {}
             message => return message,
         }
@@ -282,12 +287,22 @@ async fn a_silent_worker_is_a_lost_session() {
 }
 
 #[tokio::test]
-async fn a_later_attempt_hears_that_the_program_has_run() {
-    let mut worker = Worker::start().await;
-    let offer = worker.offer();
-    let reporting = tokio::spawn(async move { report_lost(&offer).await });
-    let mut control = worker.next(Purpose::Control).await;
-    assert_eq!(heard(&mut control).await, FromClient::Lost);
-    tell(&mut control, FromWorker::Closed { reason: None, used: SessionUse::default() }).await;
-    reporting.await.unwrap().unwrap();
+async fn a_later_attempt_hears_what_has_become_of_the_session() {
+    let closed =
+        |reason: Option<&str>| LeaseEnd::Closed { reason: reason.map(str::to_owned), used: SessionUse::default() };
+    let lost = LeaseEnd::Lost { reason: "x".to_owned() };
+    for (end, expected) in [
+        (None, FromClient::Elsewhere),
+        (Some(closed(Some("time limit"))), FromClient::Elsewhere),
+        (Some(closed(None)), FromClient::Ended { exit_code: Some(3), signal: None }),
+        (Some(lost), FromClient::Lost),
+    ] {
+        let mut worker = Worker::start().await;
+        let (offer, standing) = (worker.offer(), Standing::of(end.as_ref(), Some(3), None));
+        let reporting = tokio::spawn(async move { standing.report(&offer).await });
+        let mut control = worker.next(Purpose::Control).await;
+        assert_eq!(next(&mut control).await, expected, "a ping before it would take the session");
+        tell(&mut control, FromWorker::Closed { reason: None, used: SessionUse::default() }).await;
+        reporting.await.unwrap().unwrap();
+    }
 }

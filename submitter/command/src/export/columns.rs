@@ -23,7 +23,7 @@ use Values::{Flag, Labels, Number, Text, Time};
 
 const ZONE: &str = "UTC";
 
-const COLUMNS: [(&str, Values); 31] = [
+const COLUMNS: [(&str, Values); 32] = [
     ("job_id", Text(|job| Some(job.job_id.to_string()))),
     ("state", Text(|job| Some(job.state.to_string()))),
     ("name", Text(|job| job.name.clone())),
@@ -55,6 +55,7 @@ const COLUMNS: [(&str, Values); 31] = [
     ("kernel_us", Number(|job| job.kernel_us)),
     ("total_us", Number(|job| job.total_us)),
     ("failure_detail", Text(|job| job.failure.as_ref().and_then(|failure| failure.detail.clone()))),
+    ("lease_bytes", Number(|job| job.lease_bytes)),
 ];
 
 pub fn schema() -> SchemaRef {

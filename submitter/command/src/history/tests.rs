@@ -31,6 +31,7 @@ pub fn job(id: &str) -> JobRow {
         emulated: Some(true),
         failure: None,
         input_bytes: Some(8_000_000),
+        lease_bytes: None,
         output_bytes: Some(4_000_000),
         queue_us: Some(1_500),
         kernel_us: Some(45_678),

@@ -44,12 +44,12 @@ fn submit(profile: &Profile, words: &[&str]) -> Box<crate::submit::Options> {
 fn a_profile_gives_what_the_options_leave_open() {
     let lab = profile(FILE, None).unwrap();
     let given = submit(&lab, &["--pool", "team-b"]);
-    assert_eq!(given.pool.as_ref().map(ToString::to_string).as_deref(), Some("team-b"));
+    assert_eq!(given.job.pool.as_ref().map(ToString::to_string).as_deref(), Some("team-b"));
     assert!(given.affinity);
-    let pool = submit(&lab, &[]).pool.as_ref().map(ToString::to_string);
+    let pool = submit(&lab, &[]).job.pool.as_ref().map(ToString::to_string);
     assert_eq!(pool.as_deref(), Some("team-a"));
     let home = profile(FILE, Some("home")).unwrap();
-    assert_eq!(submit(&home, &[]).pool, None);
+    assert_eq!(submit(&home, &[]).job.pool, None);
 }
 
 #[test]

@@ -6,12 +6,7 @@ use clap::Args;
 use gpufleet::{Job, schema::PoolName};
 
 use super::label;
-use crate::{
-    environment, exit, json,
-    options::ProducerOptions,
-    requirements::{ByteSize, Capability},
-    spec::{self, LabelSpec},
-};
+use crate::{environment, exit, job_options::JobOptions, json, options::ProducerOptions, requirements::ByteSize, spec};
 
 /// Run a program on this machine with the GPU of a worker
 ///
@@ -22,6 +17,10 @@ use crate::{
 /// The command starts once a worker has the memory. Lines of gpufleet itself go to standard error and begin with `gpufleet:`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", json::RUN_REPORT, exit::TABLE))]
+#[command(mut_arg("pool", |arg| arg.help("Pool whose workers offer sessions [default: default]")))]
+#[command(mut_arg("device_name", |arg| arg.help("Use only a device whose name contains this text, such as H200")))]
+#[command(mut_arg("min_memory", |arg| arg.help("Use only a device with at least this much memory, such as 40GiB")))]
+#[command(mut_arg("compute_capability", |arg| arg.help("Use only a device of at least this compute capability, such as 8.0")))]
 pub struct Options {
     /// Device memory to lease, such as 8GiB. The program sees a device with this much memory
     #[arg(long, value_name = "SIZE", value_parser = memory, help_heading = "Session")]
@@ -42,24 +41,8 @@ pub struct Options {
     #[arg(long, value_name = "FILE", env = environment::SESSION_LIBRARY, help_heading = "Session")]
     pub library: Option<PathBuf>,
 
-    /// Name of the job in the history
-    #[arg(long, value_parser = spec::name, help_heading = "Job")]
-    pub name: Option<String>,
-    /// Label to find the job by. Repeatable
-    #[arg(long, value_name = "KEY=VALUE", help_heading = "Job")]
-    pub label: Vec<LabelSpec>,
-    /// Pool whose workers offer sessions [default: default]
-    #[arg(long, env = environment::POOL, help_heading = "Job")]
-    pub pool: Option<PoolName>,
-    /// Use only a device whose name contains this text, such as H200
-    #[arg(long, value_name = "NAME", help_heading = "Job")]
-    pub device_name: Option<String>,
-    /// Use only a device with at least this much memory, such as 40GiB
-    #[arg(long, value_name = "SIZE", help_heading = "Job")]
-    pub min_memory: Option<ByteSize>,
-    /// Use only a device of at least this compute capability, such as 8.0
-    #[arg(long, value_name = "X.Y", help_heading = "Job")]
-    pub compute_capability: Option<Capability>,
+    #[command(flatten)]
+    pub job: JobOptions,
 
     /// Write how the session and the command ended to this file, as JSON
     #[arg(long, value_name = "FILE")]
@@ -90,18 +73,13 @@ Examples:
 
 impl Options {
     pub fn pool(&self) -> PoolName {
-        self.pool.clone().unwrap_or_default()
+        self.job.pool.clone().unwrap_or_default()
     }
 
     /// The job of one session, with a new id.
-    pub fn job(&self) -> Job {
-        let mut job = Job::session(label::of(&self.command), self.memory.0).pool(self.pool());
-        if let Some(name) = &self.name {
-            job = job.name(name);
-        }
-        for label in &self.label {
-            job = job.label(&label.key, &label.value);
-        }
+    pub fn request(&self) -> Job {
+        let session = Job::session(label::of(&self.command), self.memory.0).pool(self.pool());
+        let mut job = self.job.describe(session);
         if let Some(limit) = self.time_limit {
             job = job.time_limit(limit);
         }
@@ -110,15 +88,6 @@ impl Options {
         }
         if let Some(limit) = self.queue_limit {
             job = job.queue_limit(limit);
-        }
-        if let Some(device) = &self.device_name {
-            job = job.requires_device(device);
-        }
-        if let Some(size) = self.min_memory {
-            job = job.requires_memory(size.0);
-        }
-        if let Some(Capability { major, minor }) = self.compute_capability {
-            job = job.requires_compute_capability(major, minor);
         }
         job
     }

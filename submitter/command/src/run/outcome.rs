@@ -5,9 +5,10 @@ use std::time::Duration;
 use gpufleet::{
     FailedJob, JobError,
     schema::{FailureCode, JobId, RanOn, SessionUse},
-    session::{LeaseEnd, LeaseEvent, SessionHandle, report_lost},
+    session::{LeaseEnd, LeaseEvent, SessionHandle, Standing},
 };
 use tokio::{sync::watch, time::timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::{ending::Cut, leases::Open, lines::Lines, program::ProgramEnd};
 use crate::{
@@ -39,30 +40,38 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Reports events of the session until the command has ended, and then waits for the session's own end.
-pub async fn attend(mut session: Open, mut ended: watch::Receiver<Option<ProgramEnd>>, lines: Lines) -> SessionEnd {
+/// Reports events of the session until the command has ended, and then waits for the session's own end. `hurry` ends the wait for its
+/// outcome.
+pub async fn attend(
+    mut session: Open,
+    mut ended: watch::Receiver<Option<ProgramEnd>>,
+    hurry: CancellationToken,
+    lines: Lines,
+) -> SessionEnd {
     let mut early = None;
     let mut has_outcome = false;
     let program = loop {
         tokio::select! {
             event = session.lease.next(), if early.is_none() => early = reported(event, lines),
             offer = session.handle.next_offer(), if !has_outcome => match offer {
-                // The job is in its next attempt, because the worker of this one has died.
-                Some(offer) => _ = report_lost(&offer).await,
+                // The broker has lost the worker of this attempt. Meanwhile events of the session go on.
+                Some(offer) => {
+                    let standing = Standing::of(early.as_ref(), None, None);
+                    tokio::spawn(async move { standing.report(&offer).await });
+                }
                 None => has_outcome = true,
             },
             program = end_of_command(&mut ended) => break program,
         }
     };
     let is_early = early.is_some();
+    let (exit_code, signal) = program.map_or((None, None), |end| (end.exit_code(), end.signal()));
     let end = match early {
         Some(end) => end,
-        None => {
-            let (exit_code, signal) = program.map_or((None, None), |end| (end.exit_code(), end.signal()));
-            session.lease.finish(exit_code, signal).await.unwrap_or_else(unexplained)
-        }
+        None => session.lease.finish(exit_code, signal).await.unwrap_or_else(unexplained),
     };
-    let outcome = outcome(&mut session.handle).await;
+    let outcome = outcome(&mut session.handle, Standing::of(Some(&end), exit_code, signal));
+    let outcome = hurry.run_until_cancelled(outcome).await.unwrap_or(Outcome::Unknown);
     let Open { offer, .. } = session;
     SessionEnd { job_id: offer.job_id, ran_on: offer.ran_on, memory_bytes: offer.memory_bytes, is_early, end, outcome }
 }
@@ -95,11 +104,11 @@ fn unexplained() -> LeaseEnd {
     LeaseEnd::Lost { reason: "the connection to the worker has ended".to_owned() }
 }
 
-async fn outcome(handle: &mut SessionHandle) -> Outcome {
+async fn outcome(handle: &mut SessionHandle, standing: Standing) -> Outcome {
     let job_id = handle.id();
     let replied = async {
         while let Some(offer) = handle.next_offer().await {
-            _ = report_lost(&offer).await;
+            _ = standing.report(&offer).await;
         }
         handle.wait(REPLY_WITHIN).await
     };

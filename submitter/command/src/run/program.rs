@@ -3,7 +3,7 @@
 use std::{fmt, io::ErrorKind, os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
 use gpufleet::session::{Rejected, SessionFolder};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
 use tokio::{
     process::{Child, Command},
     sync::mpsc,
@@ -12,7 +12,7 @@ use tokio::{
 use super::{
     CommandLine,
     lines::{self, Lines},
-    signals::Signals,
+    signals::{Received, Sender, Signals},
 };
 use crate::{complaint::Complaint, exit::Exit};
 
@@ -48,23 +48,29 @@ pub async fn wait(
 ) -> Result<ProgramEnd, Complaint> {
     loop {
         tokio::select! {
+            biased;
+            received = signals.next() => pass_on(received, child),
             status = child.wait() => {
                 return status.map(ProgramEnd::of).map_err(|error| {
                     Complaint::new(Exit::Internal, format!("failed to wait for the command: {error}"))
                 });
             }
-            signal = signals.next() => pass_on(signal, child),
             Some(rejected) = rejections.recv() => lines.warn(&lines::rejected(&rejected)),
         }
     }
 }
 
-/// The terminal sends the others to the command too.
-fn pass_on(signal: Signal, child: &Child) {
-    let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    if let Some(id) = id.filter(|_| matches!(signal, Signal::TERM | Signal::HUP)) {
+/// Sends a signal on to the command, unless it has got the signal already: programs give up at once at a second Ctrl-C.
+fn pass_on(Received { signal, sender }: Received, child: &Child) {
+    let Some(command) = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) else { return };
+    let has_it = match sender {
+        // A terminal sends its signals to a process group.
+        Sender::Kernel => getpgid(Some(command)).is_ok_and(|group| group == getpgrp()),
+        Sender::Process(process) => process == Some(command),
+    };
+    if !has_it {
         // It fails only if the command has ended.
-        let _ended = kill_process(id, signal);
+        let _ended = kill_process(command, signal);
     }
 }
 
@@ -124,6 +130,7 @@ mod tests {
     use std::ffi::OsString;
 
     use gpufleet::session::Relay;
+    use rustix::process::getpid;
 
     use super::*;
 
@@ -156,13 +163,27 @@ mod tests {
     #[tokio::test]
     async fn a_signal_for_this_process_alone_is_passed_on() {
         let (folder, _library) = folder();
-        for (signal, end) in [(Signal::TERM, ProgramEnd::Signal(15)), (Signal::HUP, ProgramEnd::Signal(1))] {
+        for signal in [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP] {
             let mut child = start(&command(&["sleep", "60"]), &folder).unwrap();
-            // The terminal has sent this one to the command already.
-            pass_on(Signal::INT, &child);
-            pass_on(signal, &child);
-            assert_eq!(ProgramEnd::of(child.wait().await.unwrap()), end);
+            let itself = Pid::from_raw(child.id().unwrap() as i32);
+            // The terminal has sent these to the command too, or it has sent them itself.
+            pass_on(Received { signal: Signal::KILL, sender: Sender::Kernel }, &child);
+            pass_on(Received { signal: Signal::KILL, sender: Sender::Process(itself) }, &child);
+            pass_on(Received { signal, sender: Sender::Process(Some(getpid())) }, &child);
+            assert_eq!(ProgramEnd::of(child.wait().await.unwrap()), ProgramEnd::Signal(signal.as_raw()));
         }
+    }
+
+    #[tokio::test]
+    async fn a_command_that_has_left_the_terminals_group_gets_its_signals_from_here() {
+        let (folder, _library) = folder();
+        let mut child = start(&command(&["setsid", "sleep", "60"]), &folder).unwrap();
+        let id = Pid::from_raw(child.id().unwrap() as i32);
+        while getpgid(id).unwrap() == getpgrp() {
+            tokio::task::yield_now().await;
+        }
+        pass_on(Received { signal: Signal::INT, sender: Sender::Kernel }, &child);
+        assert_eq!(ProgramEnd::of(child.wait().await.unwrap()), ProgramEnd::Signal(2));
     }
 
     #[tokio::test]

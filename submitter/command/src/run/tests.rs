@@ -21,7 +21,7 @@ fn parsed(line: &str) -> Result<Options, clap::Error> {
 }
 
 fn task(line: &str) -> Task<'static> {
-    parsed(line).unwrap().job().build().unwrap().task
+    parsed(line).unwrap().request().build().unwrap().task
 }
 
 #[test]

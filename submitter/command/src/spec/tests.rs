@@ -87,6 +87,13 @@ fn kernel_arguments_are_buffers_and_typed_scalars_in_order() {
     for half in ["p:bytes=0@1", "p:bytes=@1", "p:bytes=00", "p:bytes=0g@1", "p:bytes=00@a"] {
         assert!(problem::<ArgsSpec>(half).contains("NAME:bytes=HEX@ALIGNMENT"), "{half}");
     }
+    for counter in ["@progress:20000", "done=@progress:20000", " done = @progress: 20000 "] {
+        assert_eq!(counter.parse::<ArgsSpec>().unwrap().0, typed(vec![Arg::Progress(20_000)]), "{counter}");
+    }
+    for counter in ["@progress", "done=@progress", "done=@progress:", "done=@progress:0", "done=@progress:1e3"] {
+        let problem = problem::<ArgsSpec>(counter);
+        assert!(problem.contains("at least 1; expected NAME=@progress:TOTAL"), "{problem}");
+    }
     let untyped: ArgsSpec = "x,n=4".parse().unwrap();
     assert_eq!(untyped.0[1], ArgSpec::Untyped { name: "n".to_owned(), value: Number::Signed(4) });
     assert!(problem::<ArgsSpec>("x,=4").contains("has no name"));

@@ -1,6 +1,6 @@
 //! The kernel that a job launches, and its arguments: what the command line leaves out is read from the source.
 
-use gpufleet::schema::{Arg, Number};
+use gpufleet::schema::{Arg, Dtype, Number};
 
 use super::{Options, SourceText};
 use crate::{
@@ -42,7 +42,10 @@ impl<'a> Entry<'a> {
             return Err(Complaint::bad_input(problem).hint(self.signature(parameters)));
         }
         let typed = given.0.iter().enumerate().map(|(index, arg)| match arg {
-            ArgSpec::Typed(arg) => Ok(arg.clone()),
+            ArgSpec::Typed(arg) => match (arg, &parameters) {
+                (Arg::Progress(_), Some(Ok(parameters))) => self.counter(parameters, index).map(|()| arg.clone()),
+                _ => Ok(arg.clone()),
+            },
             ArgSpec::Untyped { name, value } => match &parameters {
                 Some(Ok(parameters)) => self.scalar(parameters, index, name, *value),
                 Some(Err(problem)) => Err(self.unreadable(name, problem)),
@@ -70,6 +73,19 @@ impl<'a> Entry<'a> {
             Complaint::bad_input(format!("--args: {name}: {problem}")).hint(self.signature(parameters))
         })?;
         Ok(Arg::Scalar(parameter.dtype, value))
+    }
+
+    /// Checks that the parameter points to a counter that the kernel may increment.
+    fn counter(&self, parameters: &[Parameter], index: usize) -> Result<(), Complaint> {
+        let parameter = &parameters[index];
+        if (parameter.kind, parameter.dtype) == (Kind::Output, Dtype::U64) {
+            return Ok(());
+        }
+        let (place, name) = (index + 1, &parameter.name);
+        let problem = format!(
+            "--args: @progress is a counter of type unsigned long long*, but parameter {place} of the kernel, {name}, is not"
+        );
+        Err(Complaint::bad_input(problem).hint(self.signature(parameters)))
     }
 
     fn signature(&self, parameters: &[Parameter]) -> String {
@@ -118,8 +134,6 @@ fn unnamed(source: &SourceText, problem: &str) -> Complaint {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet::schema::Dtype;
-
     use super::*;
     use crate::exit::Exit;
 
@@ -166,6 +180,31 @@ mod tests {
         let complaint = args(opaque, "scale", "x,n=1").unwrap_err();
         assert!(complaint.hint.unwrap().contains("n:i32=1000"));
         assert!(args(opaque, "scale", "x,n:i32=1").is_ok(), "with dtypes nothing has to be read");
+    }
+
+    #[test]
+    fn the_counter_of_the_progress_needs_a_pointer_to_a_64_bit_number() {
+        let code = |parameter: &str| format!("extern \"C\" __global__ void train({parameter}, int epochs) {{}}");
+        let given = "done=@progress:90,epochs=90";
+        for fits in ["unsigned long long *done", "unsigned long long int* done", "uint64_t *done"] {
+            assert_eq!(args(&code(fits), "train", given).unwrap()[0], Arg::Progress(90), "{fits}");
+        }
+        for (other, shown) in [
+            ("unsigned *done", "done: out u32"),
+            ("long long *done", "done: out i64"),
+            ("const unsigned long long *done", "done: in u64"),
+            ("unsigned long long done", "done: u64"),
+        ] {
+            let complaint = args(&code(other), "train", given).unwrap_err();
+            assert!(
+                complaint.message.ends_with("but parameter 1 of the kernel, done, is not"),
+                "{}",
+                complaint.message
+            );
+            assert_eq!(complaint.hint.unwrap(), format!("the kernel is train({shown}, epochs: i32)"));
+        }
+        let opaque = "extern \"C\" __global__ void train(float4 *x, unsigned long long *done) {}";
+        assert!(args(opaque, "train", "x,@progress:90").is_ok(), "the worker checks what can't be read");
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args};
-use gpufleet::schema::{JobId, PoolName, Priority, bounds::ATTEMPTS_MAX};
+use gpufleet::schema::{JobId, Priority, bounds::ATTEMPTS_MAX};
 
 use crate::{
-    environment, exit, json,
+    environment, exit,
+    job_options::JobOptions,
+    json,
     options::{BlobOptions, LedgerOptions, OutputOptions, ProducerOptions},
-    requirements::{ByteSize, Capability},
-    spec::{self, ArgsSpec, BlockSpec, Extents, FileSpec, FillSpec, LabelSpec, ScalarSpec, ZerosSpec},
+    progress::ProgressOptions,
+    spec::{self, ArgsSpec, BlockSpec, Extents, FileSpec, FillSpec, ScalarSpec, ZerosSpec},
 };
 
 /// Submit a job and wait for its result
@@ -21,7 +23,9 @@ use crate::{
 /// u8 of shape [height,width] in grey and [height,width,channels] in colour. Any other file is raw bytes and needs a
 /// dtype and a shape, as in x=x.bin:f32[1024,1024].
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}\n\n{}", json::SUBMIT, json::DRY_RUN, exit::TABLE))]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n{}\n\n{}\n\n{}", json::SUBMIT, json::FOLLOW, json::DRY_RUN, exit::TABLE))]
+#[command(mut_arg("follow", |arg| arg.help_heading("Waiting").conflicts_with_all(["detach", "dry_run"])))]
+#[command(mut_arg("quiet", |arg| arg.help_heading("Waiting")))]
 #[command(group = ArgGroup::new("program").args(["kernel", "source", "ptx", "cubin", "file"]).required(true))]
 pub struct Options {
     /// Name of a catalog kernel; `gpufleet kernels` lists them
@@ -91,19 +95,13 @@ pub struct Options {
     #[arg(long, value_name = "X,Y,Z", help_heading = "Launch", conflicts_with_all = ["kernel", "file"])]
     pub cluster: Option<Extents<u32>>,
     /// The kernel's parameters in order: buffers by name (x@16 is the address of element 16), scalars as NAME=VALUE with
-    /// the type in the source or as NAME:DTYPE=VALUE, structs as NAME:bytes=HEX@ALIGNMENT
+    /// the type in the source or as NAME:DTYPE=VALUE, structs as NAME:bytes=HEX@ALIGNMENT, the counter that the kernel increments up to
+    /// TOTAL as NAME=@progress:TOTAL
     #[arg(long, visible_alias = "params", value_name = "x,y,n=1000", help_heading = "Launch", conflicts_with_all = ["kernel", "file"])]
     pub args: Option<ArgsSpec>,
 
-    /// Name of the job in the history
-    #[arg(long, value_parser = spec::name, help_heading = "Job")]
-    pub name: Option<String>,
-    /// Label to find the job by. Repeatable
-    #[arg(long, value_name = "KEY=VALUE", help_heading = "Job")]
-    pub label: Vec<LabelSpec>,
-    /// Pool to run the job in [default: default]
-    #[arg(long, env = environment::POOL, help_heading = "Job")]
-    pub pool: Option<PoolName>,
+    #[command(flatten)]
+    pub job: JobOptions,
     /// Priority of the job: high, normal or low [default: normal]
     #[arg(long, help_heading = "Job")]
     pub priority: Option<Priority>,
@@ -113,15 +111,6 @@ pub struct Options {
     /// Longest time in the queue; a job that has not started by then expires [default: set by the pool, else none]
     #[arg(long, value_name = "DURATION", value_parser = spec::queue_limit, help_heading = "Job")]
     pub queue_limit: Option<Duration>,
-    /// Run only on a device whose name contains this text, such as H200
-    #[arg(long, value_name = "NAME", help_heading = "Job")]
-    pub device_name: Option<String>,
-    /// Run only on a device with at least this much memory, such as 40GiB
-    #[arg(long, value_name = "SIZE", help_heading = "Job")]
-    pub min_memory: Option<ByteSize>,
-    /// Run only on a device of at least this compute capability, such as 8.0
-    #[arg(long, value_name = "X.Y", help_heading = "Job")]
-    pub compute_capability: Option<Capability>,
     /// Number of executors that the job may lose before it is dead-lettered, 1 to 20 [default: 3]
     #[arg(long, value_name = "N", value_parser = spec::whole(1..=ATTEMPTS_MAX), help_heading = "Job")]
     pub attempts: Option<u32>,
@@ -156,6 +145,8 @@ pub struct Options {
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = spec::duration, help_heading = "Waiting")]
     pub timeout: Duration,
     #[command(flatten)]
+    pub progress: ProgressOptions,
+    #[command(flatten)]
     pub output: OutputOptions,
     #[command(flatten)]
     pub producer: ProducerOptions,
@@ -177,5 +168,7 @@ Examples:
     gpufleet submit -f task.toml
   With the output of another job:
     gpufleet submit saxpy --arg a=2 --in x=job:01a20400/y --inout y=y.npy --out y=next.npy
+  With what the kernels print, while the job runs:
+    gpufleet submit --source train.cu --grid 1 --args 'epochs=90,done=@progress:90' --follow
   Without waiting:
     gpufleet submit saxpy --arg a=2 --zeros x=f32[3] --zeros y=f32[3] --label run=7 --detach";

@@ -20,7 +20,6 @@ use crate::{
     complaint::Complaint,
     files::{self, Input, Purpose},
     kernels, keygen,
-    requirements::Capability,
     spec::FileSpec,
 };
 
@@ -92,34 +91,18 @@ impl Plan {
 
     /// Options of the command line override those of a task file.
     fn take_job_options(&mut self, options: &Options) {
-        let mut job = self.job.clone();
-        if let Some(pool) = &options.pool {
+        if let Some(pool) = &options.job.pool {
             self.pool = pool.clone();
         }
-        job = job.pool(self.pool.clone());
+        let mut job = options.job.describe(self.job.clone()).pool(self.pool.clone());
         if let Some(priority) = options.priority {
             job = job.priority(priority);
-        }
-        if let Some(name) = &options.name {
-            job = job.name(name);
-        }
-        for label in &options.label {
-            job = job.label(&label.key, &label.value);
         }
         if let Some(limit) = options.time_limit {
             job = job.time_limit(limit);
         }
         if let Some(limit) = options.queue_limit {
             job = job.queue_limit(limit);
-        }
-        if let Some(device) = &options.device_name {
-            job = job.requires_device(device);
-        }
-        if let Some(size) = options.min_memory {
-            job = job.requires_memory(size.0);
-        }
-        if let Some(Capability { major, minor }) = options.compute_capability {
-            job = job.requires_compute_capability(major, minor);
         }
         if let Some(attempts) = options.attempts {
             job = job.attempts_max(attempts);
@@ -182,7 +165,7 @@ fn check_names(options: &Options) -> Result<(), Complaint> {
     let made_by_out = options.out.iter().filter(|out| out.form.is_some()).map(|out| &out.name);
     let buffers = files.chain(made).chain(made_by_out).map(|name| ("buffer", name));
     let scalars = options.arg.iter().map(|scalar| ("scalar", &scalar.name));
-    let labels = options.label.iter().map(|label| ("label", &label.key));
+    let labels = options.job.label.iter().map(|label| ("label", &label.key));
     given_once(buffers.chain(scalars).chain(labels))
 }
 
@@ -262,6 +245,7 @@ fn launch(job: Job, options: &Options, source: Option<&SourceText>) -> Result<Jo
             Arg::Buffer(name) => job.arg_buffer(name),
             Arg::BufferAt { name, offset } => job.arg_buffer_at(name, offset),
             Arg::Bytes { bytes, align } => job.arg_bytes(bytes, align),
+            Arg::Progress(total) => job.arg_progress(total),
             Arg::Scalar(dtype, number) => job.arg_scalar(dtype, number),
         };
     }

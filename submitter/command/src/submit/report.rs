@@ -9,7 +9,7 @@ use gpufleet::{
 use serde::Serialize;
 
 use super::elements;
-use crate::{complaint::Complaint, history::device, options::Format, output, printed, quantity, show};
+use crate::{complaint::Complaint, history::device, options::ResultFormat, output, printed, quantity, show};
 
 /// The output of `-o json`: always this object, with `null` for missing values.
 #[derive(Debug, Serialize)]
@@ -118,32 +118,27 @@ impl<'a> Reason<'a> {
 }
 
 /// Prints the id of a detached job.
-pub fn submitted(job_id: JobId, format: Format) -> Result<(), Complaint> {
+pub fn submitted(job_id: JobId, format: ResultFormat) -> Result<(), Complaint> {
     format.print(&Report::of(job_id), |_| format!("{job_id}\n"))
 }
 
 /// Reports a job whose outcome is not known. People read about it on stderr.
-pub fn unfinished(job_id: JobId, format: Format) -> Result<(), Complaint> {
-    match format {
-        Format::Table => Ok(()),
-        Format::Json => output::emit_json(&Report::of(job_id)),
-    }
+pub fn unfinished(job_id: JobId, format: ResultFormat) -> Result<(), Complaint> {
+    format.print(&Report::of(job_id), |_| String::new())
 }
 
 /// Reports a job that succeeded, with the files of its outputs.
-pub fn succeeded(result: &JobResult<UnreadOutput>, written: Vec<Written>, format: Format) -> Result<(), Complaint> {
-    match format {
-        Format::Table => output::emit(&describe(result, &written)),
-        Format::Json => output::emit_json(&Report::of_result(result, written)),
-    }
+pub fn succeeded(
+    result: &JobResult<UnreadOutput>,
+    written: Vec<Written>,
+    format: ResultFormat,
+) -> Result<(), Complaint> {
+    format.print(&Report::of_result(result, written), |report| describe(result, &report.outputs))
 }
 
 /// Reports a failed job: for programs as data, for people only the printf output, because stderr has the failure.
-pub fn failed(failed: &FailedJob, format: Format) -> Result<(), Complaint> {
-    match format {
-        Format::Table => failed.printf_output.as_ref().map_or(Ok(()), |printed| output::emit(&printed::whole(printed))),
-        Format::Json => output::emit_json(&Report::of_failed(failed)),
-    }
+pub fn failed(failed: &FailedJob, format: ResultFormat) -> Result<(), Complaint> {
+    format.print(&Report::of_failed(failed), |_| failed.printf_output.as_ref().map(printed::whole).unwrap_or_default())
 }
 
 fn describe(result: &JobResult<UnreadOutput>, written: &[Written]) -> String {

@@ -99,15 +99,19 @@ fn draw_pools(frame: &mut Frame<'_>, area: Rect, pools: &[Pool]) {
     let widths = [
         Constraint::Min(12),
         Constraint::Length(8),
-        Constraint::Length(9),
         Constraint::Length(7),
+        Constraint::Length(7),
+        Constraint::Length(10),
         Constraint::Length(10),
         Constraint::Length(6),
         Constraint::Length(6),
         Constraint::Length(14),
+        Constraint::Length(26),
     ];
-    let rows = pools.iter().map(|pool| row(pools::cells(pool))).collect();
-    frame.render_widget(table(rows, &widths, &pools::COLUMNS.map(|column| column.heading()), "Pools"), area);
+    let columns = pools::columns(pools);
+    let rows = pools.iter().map(|pool| row(pools::cells(pool)[..columns.len()].to_vec())).collect();
+    let headings: Vec<&str> = columns.iter().map(|column| column.heading()).collect();
+    frame.render_widget(table(rows, &widths[..columns.len()], &headings, "Pools"), area);
 }
 
 fn draw_jobs(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, now: DateTime<Utc>) {

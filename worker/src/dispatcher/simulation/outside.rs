@@ -18,14 +18,14 @@ use super::{
 use crate::{
     disposition::{Disposition, Ending},
     forwarding::{Destination, ForwardingHistory},
-    scheduler::{Allowed, Demand, PoolId},
+    scheduler::{Allowed, Demand, DeviceId, ExecutorId, PoolId},
 };
 
 #[derive(Debug)]
 pub(super) enum Work {
     Decode(MessageNo),
     Prepare(JobNo),
-    Run { job: JobNo, device: u32, pool: u32, bytes: u64, train: u64, is_cut: bool },
+    Run { job: JobNo, executor: ExecutorId, bytes: u64, train: u64, is_cut: bool },
     Store(JobNo),
     Forward(JobNo),
     Answer { message: MessageNo, jobs: Vec<(usize, Disposition)> },
@@ -47,14 +47,14 @@ pub(super) enum Whole {
 }
 
 impl Work {
-    pub(super) fn runs_on(&self, wanted: u32, of: u32) -> bool {
-        matches!(self, Self::Run { device, pool, .. } if (*device, *pool) == (wanted, of))
+    pub(super) fn runs_in(&self, wanted: ExecutorId) -> bool {
+        matches!(self, Self::Run { executor, .. } if *executor == wanted)
     }
 
     /// Returns the train and memory of the job if it runs on the device.
-    pub(super) fn on(&self, wanted: u32) -> Option<(u64, u64)> {
+    pub(super) fn on(&self, wanted: DeviceId) -> Option<(u64, u64)> {
         match self {
-            Self::Run { device, train, bytes, .. } if *device == wanted => Some((*train, *bytes)),
+            Self::Run { executor, train, bytes, .. } if executor.device == wanted => Some((*train, *bytes)),
             _ => None,
         }
     }
@@ -209,6 +209,7 @@ impl World {
         let (pool, bytes) = (PoolId(self.jobs[job].pool), self.jobs[job].bytes);
         let prints = self.chance.percent(10);
         let brief_us = (!alone && !prints && self.chance.percent(50)).then(|| self.chance.below(100) as u32);
+        let is_long = brief_us.is_none() && self.chance.percent(50);
         let (priority, allowed) = (Priority::Normal, Allowed::ALL);
         Demand {
             pool,
@@ -220,6 +221,7 @@ impl World {
             input: None,
             returnable: !is_list,
             brief_us,
+            is_long,
             session: None,
         }
     }

@@ -10,6 +10,7 @@ use super::{
     memory::{DeviceMemory, ReportError},
     pinned::PinnedSegment,
     printing::Printing,
+    progress::Progress,
     scopes::Scopes,
     trains::Trains,
     transfers::Transfers,
@@ -29,6 +30,7 @@ pub(crate) struct Common {
     pub transfers: Transfers,
     pub trains: Trains,
     pub printing: Arc<Printing>,
+    pub progress: Progress,
     pub scopes: Scopes,
     pub upstream: Arc<Upstream>,
 }

@@ -2,7 +2,10 @@
 
 use std::ffi::c_void;
 
-use cudarc::driver::{DriverError, result, sys::CUresult};
+use cudarc::driver::{
+    DriverError, result,
+    sys::{CUevent, CUresult},
+};
 use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
@@ -12,26 +15,62 @@ use super::{
     ending::{StreamError, failed},
     error::{CudaError, called},
     preparation::LaunchPreparation,
+    progress::{MARKS_MAX, Marked},
     stream::Stream,
 };
-use crate::ipc::message::ArgPlan;
+use crate::ipc::message::{ArgPlan, JobPlan};
 
 /// Number of launches after which a stream waits for its earlier ones. A driver queues about a thousand launches; a thread that launches
 /// more spins in the driver and may block other threads.
 const LAUNCHES_AHEAD: u64 = 256;
 
-/// Launches a kernel. `launched` counts the launches of the job.
+/// The launches of a job, which are counted, repeats singly.
+pub(super) struct Launches<'a> {
+    launched: u64,
+    marked: Marked<'a>,
+    /// The number of launches between two marks.
+    stride: u64,
+}
+
+impl<'a> Launches<'a> {
+    /// Creates the marks on the stream for a job with these launches.
+    pub(super) fn of(stream: &mut Stream, marked: Marked<'a>, run: &JobPlan) -> Result<Self, CudaError> {
+        let repeats = || run.launches.iter().map(|launch| u64::from(launch.repeat));
+        let total: u64 = repeats().sum();
+        if repeats().any(|repeat| repeat > 1) {
+            stream.make_marks(total.min(MARKS_MAX) as usize)?;
+        }
+        Ok(Self { launched: 0, marked, stride: total.div_ceil(MARKS_MAX).max(1) })
+    }
+
+    /// Notes the event behind the repeats of a launch.
+    pub(super) fn mark(&self, event: CUevent) {
+        self.marked.mark(event, self.launched);
+    }
+
+    /// Counts a launch. Between its repeats there is a mark now and then.
+    fn count(&mut self, stream: &Stream, is_last_repeat: bool) -> Result<(), CudaError> {
+        self.launched += 1;
+        if !is_last_repeat && self.launched.is_multiple_of(self.stride) {
+            let event = stream.record_mark((self.launched / self.stride - 1) as usize)?;
+            self.mark(event);
+        }
+        Ok(())
+    }
+}
+
+/// Launches a kernel, as often as it repeats.
 pub(super) fn launch(
     stream: &Stream,
     preparation: &LaunchPreparation<'_>,
     checked: &CheckedLaunch<'_>,
     blocks: &[DeviceBuffer],
-    launched: &mut u64,
+    launches: &mut Launches<'_>,
 ) -> Result<(), StreamError> {
     let args = &checked.launch.args;
     let mut values: Vec<u64> = args.iter().map(|arg| value(arg, blocks)).collect();
     let mut params: Vec<*mut c_void> = args.iter().zip(&mut values).map(|(arg, value)| pointer(arg, value)).collect();
-    for _ in 0..checked.launch.repeat {
+    for left in (0..checked.launch.repeat).rev() {
         // SAFETY: the function is loaded, and `check_launch` has compared the number and size of its parameters with `params`. The
         // kernel's memory accesses are its own responsibility, and limited to the process: a GPU stops an invalid access only where no
         // memory is mapped, so it can reach blocks of the pool's other jobs, but this process has no memory of another pool.
@@ -49,9 +88,9 @@ pub(super) fn launch(
             }
             Err(error) => return Err(error.into()),
         }
-        *launched += 1;
-        if launched.is_multiple_of(LAUNCHES_AHEAD) {
-            pass_milestone(stream, preparation, *launched / LAUNCHES_AHEAD)?;
+        launches.count(stream, left == 0)?;
+        if launches.launched.is_multiple_of(LAUNCHES_AHEAD) {
+            pass_milestone(stream, preparation, launches.launched / LAUNCHES_AHEAD)?;
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use super::{
     error::{CudaError, Damage},
     job_inputs::JobInputs,
     job_outputs,
-    launching::launch,
+    launching::{Launches, launch},
     module::Module,
     preparation::LaunchPreparation,
     stream::Stream,
@@ -103,11 +103,14 @@ fn run_loaded<'a>(
     }
     // Must be dropped after the job's last kernel and before its memory.
     let _scope = common.scopes.begin(preparation.job, stream.raw(), &blocks)?;
-    let enqueued = enqueue(stream, preparation, work, &launches, &blocks, inputs);
+    let counter = work.run.counter.and_then(|index| blocks.get(index as usize)).map(|block| block.address);
+    let mut marks = Launches::of(stream, common.progress.begin(preparation.job, counter), &work.run)?;
+    let enqueued = enqueue(stream, preparation, work, &launches, &blocks, inputs, &mut marks);
     if enqueued.is_ok() {
         common.memory.arena.launched(local);
     }
     let ended = end(stream, preparation, enqueued, launches.len() + 2);
+    drop(marks);
     if !ended.as_ref().is_err_and(StreamError::is_fatal) {
         common.waits.calls(preparation.job);
         // A failed job may have written to its inputs too. Its copies then do not matter, and they may be incomplete.
@@ -153,8 +156,8 @@ fn enqueue(
     launches: &[CheckedLaunch<'_>],
     blocks: &[DeviceBuffer],
     inputs: &JobInputs<'_>,
+    marks: &mut Launches<'_>,
 ) -> Result<(), StreamError> {
-    let mut launched = 0;
     stream.record(0)?;
     for (index, block) in blocks.iter().enumerate() {
         contents::fill(stream.raw(), work, inputs, index, *block)?;
@@ -162,8 +165,8 @@ fn enqueue(
     preparation.common.guard.check(stream, &inputs.copies_to_check(&work.run, blocks))?;
     stream.record(1)?;
     for (checked, event) in launches.iter().zip(2..) {
-        launch(stream, preparation, checked, blocks, &mut launched)?;
-        stream.record(event)?;
+        launch(stream, preparation, checked, blocks, marks)?;
+        marks.mark(stream.record(event)?);
     }
     for output in &work.run.outputs {
         let index = output.buffer as usize;
@@ -173,7 +176,8 @@ fn enqueue(
         let (segment, place) = (work.segment(output.place)?, output.place);
         contents::copy_out(stream.raw(), segment, place, plan.bytes, block.address)?;
     }
-    Ok(stream.record(launches.len() + 2)?)
+    stream.record(launches.len() + 2)?;
+    Ok(())
 }
 
 /// Allocates the memory of a job. If it does not fit beside the memory of the job's inputs, the inputs give theirs up.

@@ -21,6 +21,8 @@ pub(crate) struct Stream {
     events: Vec<CUevent>,
     /// Events that are recorded alternately while a job launches its kernels.
     milestones: [CUevent; 2],
+    /// Events between the repeats of a job's launches, by which others see how far it is.
+    marks: Vec<CUevent>,
     /// The event of [`Stream::wait`]. It is none of `events`, so that a wait between a job's steps does not change their times.
     waited: CUevent,
 }
@@ -29,7 +31,8 @@ impl Stream {
     /// Creates a stream for the calling thread, on which the context must be current. `number` distinguishes it from the others.
     pub(crate) fn new(number: usize) -> Result<Self, CudaError> {
         let raw = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
-        Ok(Self { raw, number, events: Vec::new(), milestones: [make_event()?, make_event()?], waited: make_event()? })
+        let (events, marks, milestones) = (Vec::new(), Vec::new(), [make_event()?, make_event()?]);
+        Ok(Self { raw, number, events, milestones, marks, waited: make_event()? })
     }
 
     pub(super) fn raw(&self) -> CUstream {
@@ -48,9 +51,24 @@ impl Stream {
         Ok(())
     }
 
-    /// Records the event with this index, which must exist.
-    pub(super) fn record(&self, index: usize) -> Result<(), CudaError> {
-        self.record_event(self.events[index])
+    /// Creates marks until the stream has this many.
+    pub(super) fn make_marks(&mut self, count: usize) -> Result<(), CudaError> {
+        while self.marks.len() < count {
+            self.marks.push(make_event()?);
+        }
+        Ok(())
+    }
+
+    /// Records the event with this index, which must exist, and returns it.
+    pub(super) fn record(&self, index: usize) -> Result<CUevent, CudaError> {
+        self.record_event(self.events[index])?;
+        Ok(self.events[index])
+    }
+
+    /// Records the mark with this index, which must exist, and returns it.
+    pub(super) fn record_mark(&self, index: usize) -> Result<CUevent, CudaError> {
+        self.record_event(self.marks[index])?;
+        Ok(self.marks[index])
     }
 
     /// Records one of the two milestones. Even and odd numbers alternate between them.

@@ -68,6 +68,7 @@ async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<
         requests: None,
         program: Code::Ptx("").key(),
         entries: vec![entry.to_owned()],
+        progress: None,
         turn: None,
         _memory: Arc::new(shared.slab.take(1).await.unwrap()),
         _stream: Arc::new(Arc::clone(&shared.streams).acquire_owned().await.unwrap()),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{
     super::{Action, Change, Demand, DemandTooLarge, DeviceId, PoolGuarantee, PoolId, Scheduler, Ticket},
-    NONE, demand, left, starts, waiting, with_pools,
+    NONE, demand, first, left, starts, waiting, with_pools,
 };
 
 const DEVICE: DeviceId = DeviceId(0);
@@ -22,7 +22,7 @@ fn arrived(ticket: u64, pool: u32, bytes: u64) -> Change {
 }
 
 fn kept(pool: u32, bytes: u64) -> Change {
-    Change::Cached { device: DEVICE, pool: PoolId(pool), bytes }
+    Change::Cached { executor: first(0, pool), bytes }
 }
 
 fn available(bytes: u64) -> Change {
@@ -30,7 +30,7 @@ fn available(bytes: u64) -> Change {
 }
 
 fn ask(pool: u32) -> Action {
-    Action::ReleaseCache(DEVICE, PoolId(pool))
+    Action::ReleaseCache(first(0, pool))
 }
 
 #[test]
@@ -48,12 +48,12 @@ fn a_job_waits_until_another_pools_executor_has_given_back_what_it_keeps() {
 fn what_a_pools_own_executor_keeps_is_its_to_use() {
     let mut scheduler = three_pools();
     scheduler.step([kept(0, 100)]);
-    assert_eq!(scheduler.step([arrived(1, 0, 70)]), [Action::Start(Ticket(1), DEVICE)]);
-    assert_eq!(scheduler.cache_bytes_max(DEVICE, PoolId(0)), 30, "it has to let go of the rest");
+    assert_eq!(scheduler.step([arrived(1, 0, 70)]), [Action::Start(Ticket(1), first(0, 0))]);
+    assert_eq!(scheduler.cache_bytes_max(first(0, 0)), 30, "it has to let go of the rest");
     scheduler.step([kept(0, 10)]);
     assert_eq!(starts(&scheduler.step([arrived(2, 1, 20)])), [2]);
-    assert_eq!(scheduler.cache_bytes_max(DEVICE, PoolId(0)), 10);
-    assert_eq!(scheduler.cache_bytes_max(DEVICE, PoolId(1)), 0);
+    assert_eq!(scheduler.cache_bytes_max(first(0, 0)), 10);
+    assert_eq!(scheduler.cache_bytes_max(first(0, 1)), 0);
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn an_executor_that_is_gone_keeps_nothing() {
     let mut scheduler = three_pools();
     scheduler.step([kept(1, 60)]);
     scheduler.step([arrived(1, 0, 50)]);
-    assert_eq!(starts(&scheduler.step([Change::ExecutorDown(DEVICE, PoolId(1))])), [1]);
+    assert_eq!(starts(&scheduler.step([Change::ExecutorDown(first(0, 1))])), [1]);
     scheduler.step([kept(1, 60)]);
-    scheduler.step([Change::ExecutorUp(DEVICE, PoolId(1))]);
+    scheduler.step([Change::ExecutorUp(first(0, 1))]);
     assert_eq!(starts(&scheduler.step([arrived(2, 0, 50)])), [2], "a word of the dead counts for nothing");
 }
 
@@ -101,7 +101,7 @@ fn what_other_processes_use_is_not_promised() {
     scheduler.step([left(3)]);
     assert_eq!(starts(&scheduler.step([available(70)])), [2], "they have left");
     scheduler.step([available(1000)]);
-    assert_eq!(scheduler.cache_bytes_max(DEVICE, PoolId(0)), 30, "there is never more than the device has");
+    assert_eq!(scheduler.cache_bytes_max(first(0, 0)), 30, "there is never more than the device has");
 }
 
 #[test]
@@ -168,11 +168,11 @@ fn what_waited_behind_jobs_that_are_refused_starts() {
 fn whatever_executors_say_of_time_and_memory_the_books_stand() {
     let mut scheduler = three_pools();
     for pool in 0..2 {
-        scheduler.step([Change::Cached { device: DEVICE, pool: PoolId(pool), bytes: u64::MAX }]);
+        scheduler.step([Change::Cached { executor: first(0, pool), bytes: u64::MAX }]);
     }
     scheduler.step([arrived(1, 2, 10)]);
     for pool in 0..2 {
-        scheduler.step([Change::Cached { device: DEVICE, pool: PoolId(pool), bytes: 0 }]);
+        scheduler.step([Change::Cached { executor: first(0, pool), bytes: 0 }]);
     }
     for ticket in 1..10 {
         assert_eq!(scheduler.running(), 1, "job {ticket}");

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Action, Change, Demand, DemandTooLarge, DeviceId, PoolGuarantee, PoolId, Scheduler, SessionTerms, Ticket},
-    NONE, demand, left, starts, waiting, with_device, with_pools,
+    NONE, demand, first, left, starts, waiting, with_device, with_pools,
 };
 
 const DEVICE: DeviceId = DeviceId(0);
@@ -50,9 +50,9 @@ fn jobs_of_first(scheduler: &mut Scheduler, count: u64, used_us: u64) -> u64 {
 #[test]
 fn a_session_takes_memory_and_no_slot_and_needs_no_executor() {
     let mut scheduler = with_device(1, 100);
-    scheduler.step([Change::ExecutorDown(DEVICE, PoolId(0))]);
-    assert_eq!(scheduler.step([arrived(1, session(60))]), [Action::Start(Ticket(1), DEVICE)]);
-    scheduler.step([Change::ExecutorUp(DEVICE, PoolId(0))]);
+    scheduler.step([Change::ExecutorDown(first(0, 0))]);
+    assert_eq!(scheduler.step([arrived(1, session(60))]), [Action::Start(Ticket(1), first(0, 0))]);
+    scheduler.step([Change::ExecutorUp(first(0, 0))]);
     assert_eq!(starts(&scheduler.step([arrived(2, demand(40))])), [2]);
     assert_eq!(scheduler.running(), 2);
     scheduler.step([left(2)]);
@@ -67,7 +67,7 @@ fn a_session_on_a_device_without_an_executor_of_its_pool_leaves_it_as_it_was() {
     assert_eq!(starts(&scheduler.step([arrived(1, session(60))])), [1]);
     assert_eq!(starts(&scheduler.step([arrived(2, demand(1))])), NONE, "there is no executor");
     scheduler.step([left(1)]);
-    assert_eq!(starts(&scheduler.step([Change::ExecutorUp(DEVICE, PoolId(0))])), [2]);
+    assert_eq!(starts(&scheduler.step([Change::ExecutorUp(first(0, 0))])), [2]);
 }
 
 #[test]
@@ -98,9 +98,9 @@ fn a_session_gets_no_memory_that_other_processes_use() {
 #[test]
 fn what_other_pools_cache_is_released_for_a_session() {
     let mut scheduler = with_pools(&[PoolGuarantee::default(); 2], 4, 100);
-    scheduler.step([Change::Cached { device: DEVICE, pool: PoolId(1), bytes: 60 }]);
-    assert_eq!(scheduler.step([arrived(1, session(50))]), [Action::ReleaseCache(DEVICE, PoolId(1))]);
-    let released = Change::Cached { device: DEVICE, pool: PoolId(1), bytes: 0 };
+    scheduler.step([Change::Cached { executor: first(0, 1), bytes: 60 }]);
+    assert_eq!(scheduler.step([arrived(1, session(50))]), [Action::ReleaseCache(first(0, 1))]);
+    let released = Change::Cached { executor: first(0, 1), bytes: 0 };
     assert_eq!(starts(&scheduler.step([released])), [1]);
 }
 

@@ -1,8 +1,8 @@
 //! Tests of sharing between pools: device time by weight, memory by guarantee.
 
 use super::{
-    super::{Action, Change, Demand, DeviceId, PoolGuarantee, PoolId, Ticket},
-    NONE, demand, starts, with_pools,
+    super::{Action, Change, Demand, PoolGuarantee, PoolId, Ticket},
+    NONE, demand, first, starts, with_pools,
 };
 
 const EQUAL: PoolGuarantee = PoolGuarantee { weight: 1, memory_permille: 0 };
@@ -132,12 +132,12 @@ fn a_suspect_of_one_pool_does_not_hold_up_another() {
 #[test]
 fn a_job_waits_while_only_its_own_pools_executor_is_down() {
     let mut scheduler = with_pools(&[EQUAL, EQUAL], 4, 100);
-    scheduler.step([Change::ExecutorDown(DeviceId(0), PoolId(0))]);
+    scheduler.step([Change::ExecutorDown(first(0, 0))]);
     assert!(scheduler.step([Change::Arrived(Ticket(1), of(0, 1))]).is_empty());
     assert_eq!(
         scheduler.step([Change::Arrived(Ticket(2), of(1, 1))]),
-        [Action::Start(Ticket(2), DeviceId(0))],
+        [Action::Start(Ticket(2), first(0, 1))],
         "the neighbour goes on"
     );
-    assert_eq!(starts(&scheduler.step([Change::ExecutorUp(DeviceId(0), PoolId(0))])), [1]);
+    assert_eq!(starts(&scheduler.step([Change::ExecutorUp(first(0, 0))])), [1]);
 }

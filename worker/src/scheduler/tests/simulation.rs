@@ -9,7 +9,9 @@ use gpufleet_schema::Priority;
 use proptest::prelude::*;
 
 use super::{
-    super::{Action, Allowed, Change, Demand, DeviceId, PoolGuarantee, PoolId, Scheduler, SessionTerms, Ticket},
+    super::{
+        Action, Allowed, Change, Demand, DeviceId, ExecutorId, PoolGuarantee, PoolId, Scheduler, SessionTerms, Ticket,
+    },
     with_pools,
 };
 
@@ -52,6 +54,7 @@ impl Endless {
             input: None,
             returnable: true,
             brief_us: None,
+            is_long: false,
             session: None,
         };
         let actions = self.scheduler.step([Change::Arrived(Ticket(ticket), demand)]);
@@ -188,8 +191,8 @@ proptest! {
 enum Step {
     Arrive(Demand),
     Leave(prop::sample::Index, u64),
-    Down(u32, u32),
-    Up(u32, u32),
+    Down(ExecutorId),
+    Up(ExecutorId),
     Tick,
 }
 
@@ -199,14 +202,23 @@ const POOLS: [PoolGuarantee; 3] = [
     PoolGuarantee { weight: 2, memory_permille: 500 },
 ];
 
+/// The number of executors of each pool on each device.
+const EXECUTORS: [u32; POOLS.len()] = [1, 2, 3];
+
+/// Returns the executors of all pools on both devices.
+fn executors() -> Vec<ExecutorId> {
+    let pools = (0..2).map(DeviceId).flat_map(|device| (0..).map(PoolId).zip(EXECUTORS).map(move |of| (device, of)));
+    pools.flat_map(|(device, (pool, count))| (0..count).map(move |index| ExecutorId { device, pool, index })).collect()
+}
+
 fn any_demand() -> impl Strategy<Value = Demand> {
     let priority = prop::sample::select(Priority::ALL.to_vec());
-    let (alone, prints) = (prop::bool::weighted(0.1), prop::bool::weighted(0.3));
+    let (alone, prints, is_long) = (prop::bool::weighted(0.1), prop::bool::weighted(0.3), any::<bool>());
     let (bytes, brief_us) = (prop_oneof![0..=BYTES, 0..=2_u64], prop::option::weighted(0.7, 0..300_u32));
     let terms = any::<bool>().prop_map(|insists| SessionTerms { memory_permille: 1000, insists });
     let session = prop::option::weighted(0.2, terms);
-    (0..POOLS.len() as u32, priority, bytes, alone, prints, brief_us, session).prop_map(
-        |(pool, priority, bytes, alone, prints, brief_us, session)| Demand {
+    (0..POOLS.len() as u32, priority, bytes, alone, prints, brief_us, is_long, session).prop_map(
+        |(pool, priority, bytes, alone, prints, brief_us, is_long, session)| Demand {
             pool: PoolId(pool),
             priority,
             bytes,
@@ -215,7 +227,8 @@ fn any_demand() -> impl Strategy<Value = Demand> {
             allowed: Allowed::ALL,
             input: None,
             returnable: true,
-            brief_us: brief_us.filter(|_| !alone && !prints && session.is_none()),
+            brief_us: brief_us.filter(|_| !alone && !prints && !is_long && session.is_none()),
+            is_long: is_long && session.is_none(),
             session,
         },
     )
@@ -225,8 +238,8 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => any_demand().prop_map(Step::Arrive),
         4 => (any::<prop::sample::Index>(), 0..10_000_u64).prop_map(|(index, used)| Step::Leave(index, used)),
-        1 => (0..2_u32, 0..POOLS.len() as u32).prop_map(|(device, pool)| Step::Down(device, pool)),
-        1 => (0..2_u32, 0..POOLS.len() as u32).prop_map(|(device, pool)| Step::Up(device, pool)),
+        1 => prop::sample::select(executors()).prop_map(Step::Down),
+        1 => prop::sample::select(executors()).prop_map(Step::Up),
         2 => Just(Step::Tick),
     ]
 }
@@ -235,12 +248,12 @@ fn any_step() -> impl Strategy<Value = Step> {
 struct World {
     scheduler: Scheduler,
     demands: Vec<Demand>,
-    running: Vec<(Ticket, DeviceId)>,
+    running: Vec<(Ticket, ExecutorId)>,
     /// The first job of the train that each job rides in; itself if it is alone.
     trains: HashMap<Ticket, Ticket>,
     waiting: HashSet<Ticket>,
     /// The cached memory of the executors that are up.
-    kept: HashMap<(DeviceId, PoolId), u64>,
+    kept: HashMap<ExecutorId, u64>,
 }
 
 impl World {
@@ -254,70 +267,93 @@ impl World {
     }
 
     fn all_up(&mut self) {
-        for (device, pool) in (0..2).flat_map(|device| (0..POOLS.len() as u32).map(move |pool| (device, pool))) {
-            self.up(DeviceId(device), PoolId(pool));
+        executors().into_iter().for_each(|executor| self.up(executor));
+    }
+
+    fn up(&mut self, executor: ExecutorId) {
+        self.kept.entry(executor).or_insert(0);
+        self.step(Change::ExecutorUp(executor));
+    }
+
+    fn down(&mut self, executor: ExecutorId) {
+        self.kept.remove(&executor);
+        self.step(Change::ExecutorDown(executor));
+    }
+
+    fn demand(&self, ticket: Ticket) -> Demand {
+        self.demands[ticket.0 as usize]
+    }
+
+    /// Returns the running jobs of an executor, without sessions.
+    fn jobs_in(&self, executor: ExecutorId) -> impl Iterator<Item = Demand> {
+        let of_executor = self.running.iter().filter(move |(_, runs_in)| *runs_in == executor);
+        of_executor.map(|(ticket, _)| self.demand(*ticket)).filter(|demand| demand.session.is_none())
+    }
+
+    /// Checks that a long job shares no executor while its pool has an empty one on the device. A down executor has no cache.
+    fn assert_apart(&self, started: Demand, executor: ExecutorId) {
+        let is_same = |other: &&ExecutorId| (other.device, other.pool) == (executor.device, executor.pool);
+        let has_jobs = |executor| self.jobs_in(executor).next().is_some();
+        if started.is_long && has_jobs(executor) {
+            assert!(self.kept.keys().filter(is_same).all(|other| has_jobs(*other)), "another executor was empty");
         }
-    }
-
-    fn up(&mut self, device: DeviceId, pool: PoolId) {
-        self.kept.entry((device, pool)).or_insert(0);
-        self.step(Change::ExecutorUp(device, pool));
-    }
-
-    fn down(&mut self, device: DeviceId, pool: PoolId) {
-        self.kept.remove(&(device, pool));
-        self.step(Change::ExecutorDown(device, pool));
     }
 
     /// Ends a job. Its memory stays cached in its executor, which reports that before the job leaves.
     fn leave(&mut self, index: usize, used_us: u64) {
-        let (ticket, device) = self.running.swap_remove(index);
-        let Demand { pool, bytes, session, .. } = self.demands[ticket.0 as usize];
+        let (ticket, executor) = self.running.swap_remove(index);
+        let Demand { bytes, session, .. } = self.demand(ticket);
         if session.is_none()
-            && let Some(kept) = self.kept.get_mut(&(device, pool))
+            && let Some(kept) = self.kept.get_mut(&executor)
         {
             *kept += bytes;
             let bytes = *kept;
-            self.step(Change::Cached { device, pool, bytes });
+            self.step(Change::Cached { executor, bytes });
         }
         self.step(Change::Left { ticket, used_us });
     }
 
     fn step(&mut self, change: Change) {
-        for action in self.scheduler.step([change]) {
-            match action {
-                Action::Start(ticket, device) | Action::Join { ticket, device, .. } => {
-                    let train = if let Action::Join { first, .. } = action { first } else { ticket };
-                    self.trains.insert(ticket, train);
-                    assert!(self.waiting.remove(&ticket), "{ticket:?} started twice or never arrived");
-                    self.running.push((ticket, device));
-                    let Demand { pool, session, .. } = self.demands[ticket.0 as usize];
-                    if session.is_none() {
-                        let kept = self.kept.get_mut(&(device, pool)).expect("jobs start where an executor is up");
-                        *kept = (*kept).min(self.scheduler.cache_bytes_max(device, pool));
-                    }
-                }
-                Action::ReleaseCache(device, pool) => {
-                    *self.kept.get_mut(&(device, pool)).expect("only executors that are up are asked") = 0;
-                    self.step(Change::Cached { device, pool, bytes: 0 });
-                }
-                other => panic!("unexpected {other:?}"),
-            }
+        let is_release = |action: &Action| matches!(action, Action::ReleaseCache(_));
+        let (releases, starts): (Vec<_>, Vec<_>) = self.scheduler.step([change]).into_iter().partition(is_release);
+        starts.into_iter().for_each(|action| self.start(action));
+        for action in releases {
+            let Action::ReleaseCache(executor) = action else { unreachable!("the others are starts") };
+            *self.kept.get_mut(&executor).expect("only executors that are up are asked") = 0;
+            self.step(Change::Cached { executor, bytes: 0 });
         }
-        for device in [DeviceId(0), DeviceId(1)] {
-            let here: Vec<Demand> =
-                self.running.iter().filter(|(_, d)| *d == device).map(|(t, _)| self.demands[t.0 as usize]).collect();
-            let is_job = |ticket: &Ticket| self.demands[ticket.0 as usize].session.is_none();
-            let on_device = self.running.iter().filter(|(ticket, d)| *d == device && is_job(ticket));
-            let slots: HashSet<Ticket> = on_device.map(|(ticket, _)| self.trains[ticket]).collect();
-            assert!(slots.len() <= SLOTS as usize);
-            let kept: u64 = self.kept.iter().filter(|((d, _), _)| *d == device).map(|(_, kept)| kept).sum();
-            assert!(here.iter().map(|demand| demand.bytes).sum::<u64>() + kept <= BYTES);
-            for pool in (0..POOLS.len() as u32).map(PoolId) {
-                let mut of_pool = here.iter().filter(|demand| demand.pool == pool && demand.session.is_none());
-                assert!(of_pool.clone().filter(|demand| demand.prints).count() <= 1);
-                assert!(of_pool.clone().count() <= 1 || of_pool.all(|demand| !demand.alone));
-            }
+        (0..2).map(DeviceId).for_each(|device| self.check(device));
+    }
+
+    fn start(&mut self, action: Action) {
+        let (ticket, train, executor) = match action {
+            Action::Start(ticket, executor) => (ticket, ticket, executor),
+            Action::Join { ticket, first, executor } => (ticket, first, executor),
+            other => panic!("unexpected {other:?}"),
+        };
+        assert!(self.waiting.remove(&ticket), "{ticket:?} started twice or never arrived");
+        let demand = self.demand(ticket);
+        if demand.session.is_none() {
+            self.assert_apart(demand, executor);
+            let kept = self.kept.get_mut(&executor).expect("jobs start where an executor is up");
+            *kept = (*kept).min(self.scheduler.cache_bytes_max(executor));
+        }
+        self.trains.insert(ticket, train);
+        self.running.push((ticket, executor));
+    }
+
+    fn check(&self, device: DeviceId) {
+        let here = || self.running.iter().filter(|(_, executor)| executor.device == device);
+        let jobs = here().filter(|(ticket, _)| self.demand(*ticket).session.is_none());
+        let slots: HashSet<Ticket> = jobs.map(|(ticket, _)| self.trains[ticket]).collect();
+        assert!(slots.len() <= SLOTS as usize);
+        let taken: u64 = here().map(|(ticket, _)| self.demand(*ticket).bytes).sum();
+        let kept: u64 = self.kept.iter().filter(|(executor, _)| executor.device == device).map(|(_, kept)| kept).sum();
+        assert!(taken + kept <= BYTES);
+        for executor in executors().into_iter().filter(|executor| executor.device == device) {
+            let mut jobs = self.jobs_in(executor);
+            assert!(self.jobs_in(executor).filter(|demand| demand.prints).count() <= 1);
+            assert!(self.jobs_in(executor).count() <= 1 || jobs.all(|demand| !demand.alone));
         }
     }
 }
@@ -338,8 +374,8 @@ proptest! {
                     world.leave(index.index(world.running.len()), used_us);
                 }
                 Step::Leave(..) => {}
-                Step::Down(device, pool) => world.down(DeviceId(device), PoolId(pool)),
-                Step::Up(device, pool) => world.up(DeviceId(device), PoolId(pool)),
+                Step::Down(executor) => world.down(executor),
+                Step::Up(executor) => world.up(executor),
                 Step::Tick => world.step(Change::Tick),
             }
         }

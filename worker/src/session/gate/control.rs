@@ -48,11 +48,14 @@ impl Control {
     }
 }
 
-/// Reads the client's messages until the connection ends, or the client is silent.
+/// Reads the client's messages until the connection ends, or the client is silent. Only the first ping has a meaning.
 async fn read(mut connection: impl AsyncRead + Unpin, happenings: mpsc::Sender<Happening>) {
     let silence = Duration::from_millis(SILENCE_MS);
+    let mut is_first = true;
     while let Ok(Ok(Some(said))) = timeout(silence, message::read(&mut connection)).await {
-        if said != FromClient::Ping && happenings.send(Happening::Said(said)).await.is_err() {
+        let has_meaning = is_first || said != FromClient::Ping;
+        is_first = false;
+        if has_meaning && happenings.send(Happening::Said(said)).await.is_err() {
             return;
         }
     }
@@ -89,11 +92,13 @@ mod tests {
         let (sender, mut happenings) = mpsc::channel(4);
         let start = Instant::now();
         tokio::spawn(read(connection, sender));
+        client.write_all(&encode(&FromClient::Ping)).await.unwrap();
+        assert!(matches!(happenings.recv().await, Some(Happening::Said(FromClient::Ping))));
         for _ in 0..3 {
             tokio::time::advance(Duration::from_millis(SILENCE_MS - 1)).await;
             client.write_all(&encode(&FromClient::Ping)).await.unwrap();
             tokio::task::yield_now().await;
-            assert!(happenings.try_recv().is_err());
+            assert!(happenings.try_recv().is_err(), "only the first ping counts");
         }
         client.write_all(&encode(&FromClient::Lost)).await.unwrap();
         assert!(matches!(happenings.recv().await, Some(Happening::Said(FromClient::Lost))));

@@ -47,8 +47,10 @@ pub(super) enum Happening {
 
 enum Client {
     Awaited,
+    /// It has connected, and has not said whether it wants the session.
+    Connected(Control),
     Here(Control),
-    /// It has said that its command ended, or that there is none.
+    /// It has said that its command ended, or that this session has none.
     Done(Control),
     Gone,
 }
@@ -116,7 +118,7 @@ impl Keeper {
 
     async fn take(&mut self, happening: Happening) {
         match happening {
-            Happening::Admitted(Purpose::Control, connection) => self.client_connected(connection).await,
+            Happening::Admitted(Purpose::Control, connection) => self.client_connected(connection),
             Happening::Admitted(Purpose::Program, connection) => self.program_connected(connection),
             Happening::Said(said) => self.client_said(said).await,
             Happening::ClientGone => self.client_gone().await,
@@ -131,18 +133,17 @@ impl Keeper {
     }
 
     /// The first control connection is the client's. Later ones are closed.
-    async fn client_connected(&mut self, connection: Box<Tls>) {
+    fn client_connected(&mut self, connection: Box<Tls>) {
         if matches!(self.client, Client::Awaited) {
-            self.client = Client::Here(Control::open(*connection, self.happenings.0.clone()));
-            self.tell(GateEvent::Connected).await;
+            self.client = Client::Connected(Control::open(*connection, self.happenings.0.clone()));
         }
     }
 
     /// Serves a process of the program, or lets one wait for its turn.
     fn program_connected(&mut self, connection: Box<Tls>) {
         match (&self.client, &self.engine, &self.waiting) {
-            (Client::Here(_), None, _) => self.start_engine(connection),
-            (Client::Here(_), Some(_), None) => {
+            (Client::Connected(_) | Client::Here(_), None, _) => self.start_engine(connection),
+            (Client::Connected(_) | Client::Here(_), Some(_), None) => {
                 self.waiting = Some(Waiting { connection, until: Instant::now() + TURN_DEADLINE });
             }
             _ => {}
@@ -154,16 +155,23 @@ impl Keeper {
     }
 
     async fn client_said(&mut self, said: FromClient) {
-        let Client::Here(control) = std::mem::replace(&mut self.client, Client::Gone) else { return };
-        self.client = Client::Done(control);
+        let control = match std::mem::replace(&mut self.client, Client::Gone) {
+            Client::Connected(control) | Client::Here(control) => control,
+            other => return self.client = other,
+        };
         let end = match said {
+            FromClient::Ping => {
+                self.client = Client::Here(control);
+                return self.tell(GateEvent::Connected).await;
+            }
             FromClient::Ended { exit_code, signal } => {
                 (self.used.exit_code, self.used.signal) = (exit_code, signal);
                 GateEvent::Ended { exit_code, signal }
             }
             FromClient::Lost => GateEvent::LostBefore,
-            FromClient::Ping => return,
+            FromClient::Elsewhere => GateEvent::Elsewhere,
         };
+        self.client = Client::Done(control);
         self.waiting = None;
         match &self.engine {
             Some(engine) => {
@@ -175,7 +183,7 @@ impl Keeper {
     }
 
     async fn client_gone(&mut self) {
-        if let Client::Here(_) = std::mem::replace(&mut self.client, Client::Gone) {
+        if let Client::Connected(_) | Client::Here(_) = std::mem::replace(&mut self.client, Client::Gone) {
             self.waiting = None;
             self.tell(GateEvent::ClientLost).await;
         }
@@ -204,7 +212,7 @@ impl Keeper {
             drop(timeout(ENGINE_DEADLINE, engine_end(&mut self.happenings.1)).await);
         }
         let used = self.used_so_far();
-        if let Client::Here(control) | Client::Done(control) = self.client {
+        if let Client::Connected(control) | Client::Here(control) | Client::Done(control) = self.client {
             control.close(FromWorker::Closed { reason, used: used.clone() }).await;
         }
         drop(self.supervisor.write_all(&encode(&FromGate::Closed(used))).await);

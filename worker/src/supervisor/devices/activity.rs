@@ -32,8 +32,10 @@ pub(super) struct Use {
     pub(super) jobs: u32,
     /// Open sessions.
     pub(super) sessions: u32,
-    /// The memory that jobs declared and sessions lease, in bytes.
+    /// The memory that jobs declared and sessions take, in bytes.
     pub(super) bytes: u64,
+    /// The part of `bytes` that sessions take.
+    pub(super) session_bytes: u64,
 }
 
 /// Counts a job as running on the device until it is dropped.
@@ -73,6 +75,7 @@ impl Activity {
         let held = &mut inner.pools[pool.0 as usize];
         held.sessions += 1;
         held.bytes += bytes;
+        held.session_bytes += bytes;
         drop(inner);
         SessionPresence { activity: Arc::clone(self), pool, bytes }
     }
@@ -135,6 +138,7 @@ impl Drop for SessionPresence {
         let held = &mut inner.pools[self.pool.0 as usize];
         held.sessions -= 1;
         held.bytes -= self.bytes;
+        held.session_bytes -= self.bytes;
     }
 }
 
@@ -172,14 +176,14 @@ mod tests {
         let first = activity.enter(PoolId(1), 10);
         let _second = activity.enter(PoolId(1), 5);
         drop(first);
-        assert_eq!(activity.pools(), [Use::default(), Use { jobs: 1, sessions: 0, bytes: 5 }]);
+        assert_eq!(activity.pools(), [Use::default(), Use { jobs: 1, bytes: 5, ..Use::default() }]);
     }
 
     #[test]
     fn a_session_is_busy_as_far_as_it_says() {
         let activity = Activity::new(1);
         let session = activity.open_session(PoolId(0), 8);
-        assert_eq!(activity.pools(), [Use { jobs: 0, sessions: 1, bytes: 8 }]);
+        assert_eq!(activity.pools(), [Use { jobs: 0, sessions: 1, bytes: 8, session_bytes: 8 }]);
         let start = activity.inner().looked;
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(activity.inner().busy_percent(at(10)), Some(0));

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     executor::{Executor, MemoryReport},
-    scheduler::{Change, DeviceId, PoolId},
+    scheduler::{Change, DeviceId, ExecutorId},
     shared_state::{Locked, SharedState},
     supervisor::handle::DispatcherHandle,
 };
@@ -23,8 +23,8 @@ pub(super) struct MemoryReports {
     slots: u32,
     /// The device's total memory, in bytes.
     total: u64,
-    /// The number of contexts with a heap, one for each pool.
-    pools: u64,
+    /// The number of contexts with a heap, one for each executor.
+    contexts: u64,
     /// The free memory that these heaps will take once kernels use them, in bytes. Known once the first context exists.
     heaps: OnceLock<u64>,
     dispatcher: Arc<DispatcherHandle>,
@@ -44,18 +44,18 @@ impl MemoryReports {
         device: DeviceId,
         slots: u32,
         total: u64,
-        pools: usize,
+        contexts: u64,
         dispatcher: Arc<DispatcherHandle>,
     ) -> Arc<Self> {
         dispatcher.tell_devices(Change::Device { device, slots, bytes: total });
         let (heaps, said) = (OnceLock::new(), SharedState::default());
-        Arc::new(Self { device, slots, total, pools: pools as u64, heaps, dispatcher, said })
+        Arc::new(Self { device, slots, total, contexts, heaps, dispatcher, said })
     }
 
     /// Sets the heap size of a context, in bytes.
     pub(super) fn learn_heap(&self, bytes: u64) {
         let mut said = self.said();
-        if self.heaps.set(bytes.saturating_mul(self.pools)).is_ok() {
+        if self.heaps.set(bytes.saturating_mul(self.contexts)).is_ok() {
             // The next report updates the available memory.
             said.available = None;
             self.dispatcher.tell_devices(Change::Device {
@@ -75,14 +75,14 @@ impl MemoryReports {
         self.heaps.get().copied().unwrap_or(0)
     }
 
-    /// Starts to use the executor's reports, as those of `pool`; a spare executor has no pool yet.
-    pub(super) fn listen_to(self: &Arc<Self>, executor: &Executor, pool: Option<PoolId>) {
-        let (memory, pid) = (Arc::clone(self), executor.pid());
-        executor.watch_memory(move |report| memory.hear(pid, pool, report));
-        if let Some(pool) = pool {
-            let (device, dispatcher) = (self.device, Arc::clone(&self.dispatcher));
-            executor.watch_inputs(move |input, is_resident| {
-                dispatcher.tell_devices(Change::Input { device, pool, input, is_resident });
+    /// Starts to use the reports of a process, as those of the executor `id`; a spare executor has no pool yet.
+    pub(super) fn listen_to(self: &Arc<Self>, process: &Executor, id: Option<ExecutorId>) {
+        let (memory, pid) = (Arc::clone(self), process.pid());
+        process.watch_memory(move |report| memory.hear(pid, id, report));
+        if let Some(executor) = id {
+            let dispatcher = Arc::clone(&self.dispatcher);
+            process.watch_inputs(move |input, is_resident| {
+                dispatcher.tell_devices(Change::Input { executor, input, is_resident });
             });
         }
     }
@@ -109,12 +109,12 @@ impl MemoryReports {
     }
 
     /// Applies a report. The scheduler is updated under the lock, so that it gets the reports in order.
-    fn hear(&self, pid: u32, pool: Option<PoolId>, report: MemoryReport) {
+    fn hear(&self, pid: u32, id: Option<ExecutorId>, report: MemoryReport) {
         let device = self.device;
         let mut said = self.said();
         said.held.insert(pid, report.held);
-        if let Some(pool) = pool {
-            self.dispatcher.tell_devices(Change::Cached { device, pool, bytes: report.cached });
+        if let Some(executor) = id {
+            self.dispatcher.tell_devices(Change::Cached { executor, bytes: report.cached });
         }
         let bytes = room(&said.held, report.free, self.reserved()).min(self.bytes());
         if said.available.replace(bytes) != Some(bytes) {
@@ -134,7 +134,10 @@ fn room(held: &HashMap<u32, u64>, free: u64, reserved: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervisor::handle::{Input, Mail};
+    use crate::{
+        scheduler::PoolId,
+        supervisor::handle::{Input, Mail},
+    };
 
     const GIB: u64 = 1 << 30;
 
@@ -152,15 +155,16 @@ mod tests {
 
     #[tokio::test]
     async fn the_scheduler_learns_what_other_processes_leave_for_jobs() {
-        let (device, pool) = (DeviceId(0), PoolId(0));
+        let device = DeviceId(0);
+        let executor = ExecutorId { device, pool: PoolId(0), index: 1 };
         let (dispatcher, mut mail) = DispatcherHandle::new(tokio::runtime::Handle::current());
         let memory = MemoryReports::new(device, 4, 17 * GIB, 1, dispatcher);
         memory.learn_heap(GIB);
         assert!(!memory.is_in_use());
-        memory.hear(1, Some(pool), MemoryReport { held: 0, cached: 0, free: 9 * GIB });
+        memory.hear(1, Some(executor), MemoryReport { held: 0, cached: 0, free: 9 * GIB });
         assert!(memory.is_in_use());
         memory.hear(2, None, MemoryReport { held: 0, cached: 0, free: 8 * GIB });
-        memory.hear(1, Some(pool), MemoryReport { held: GIB, cached: 2, free: 7 * GIB });
+        memory.hear(1, Some(executor), MemoryReport { held: GIB, cached: 2, free: 7 * GIB });
         let mut told = Vec::new();
         while let Ok(Mail::Input(Input::Devices(event))) = mail.try_recv() {
             told.push(event);
@@ -168,10 +172,10 @@ mod tests {
         let expected = [
             Change::Device { device, slots: 4, bytes: 17 * GIB },
             Change::Device { device, slots: 4, bytes: 16 * GIB },
-            Change::Cached { device, pool, bytes: 0 },
+            Change::Cached { executor, bytes: 0 },
             Change::Available { device, bytes: 8 * GIB },
             Change::Available { device, bytes: 7 * GIB },
-            Change::Cached { device, pool, bytes: 2 },
+            Change::Cached { executor, bytes: 2 },
         ];
         assert_eq!(told, expected, "an executor's memory is available for jobs");
     }

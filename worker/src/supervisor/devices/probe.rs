@@ -30,6 +30,7 @@ pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
         compiled: None,
         time_limit: TIME_LIMIT,
         alone: true,
+        progress: None,
         printout: None,
         cache_bytes_max: u64::MAX,
         blobs: None,

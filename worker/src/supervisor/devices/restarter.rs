@@ -1,4 +1,4 @@
-//! Restarts a pool's executor on a device whenever it ends, until the device is out of service.
+//! Restarts an executor whenever it ends, until its device is out of service.
 
 use std::{
     sync::Arc,
@@ -6,13 +6,13 @@ use std::{
 };
 
 use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{memory::MemoryReports, probe, spare::Spare};
 use crate::{
     executor::{Executor, ExecutorOptions, Loss, LostCause},
     metrics::Metrics,
-    scheduler::{Change, DeviceId, PoolId},
+    scheduler::{Change, DeviceId, ExecutorId},
     supervisor::handle::DispatcherHandle,
 };
 
@@ -65,9 +65,9 @@ impl Home {
     }
 }
 
-/// Restarts the executor of one pool on one device.
+/// Restarts one executor.
 pub(super) struct Restarter {
-    pub(super) pool: PoolId,
+    pub(super) id: ExecutorId,
     pub(super) home: Arc<Home>,
     pub(super) current: watch::Sender<Option<Arc<Executor>>>,
 }
@@ -80,8 +80,10 @@ impl Restarter {
         let mut executor = Arc::new(first);
         loop {
             self.current.send_replace(Some(Arc::clone(&executor)));
-            home.dispatcher.tell_devices(Change::ExecutorUp(device, self.pool));
-            home.memory.listen_to(&executor, Some(self.pool));
+            home.dispatcher.tell_devices(Change::ExecutorUp(self.id));
+            let (pool, index) = (self.id.pool.0, self.id.index);
+            debug!(device = device.0, pool, executor = index, pid = executor.pid(), "executor ready");
+            home.memory.listen_to(&executor, Some(self.id));
             let loss = tokio::select! {
                 loss = executor.lost() => loss,
                 () = home.is_sick() => {
@@ -91,7 +93,7 @@ impl Restarter {
                 () = self.look_after_memory(&executor) => unreachable!("the loop has no end"),
             };
             let lost = Instant::now();
-            home.dispatcher.tell_devices(Change::ExecutorDown(device, self.pool));
+            home.dispatcher.tell_devices(Change::ExecutorDown(self.id));
             home.memory.forget(&executor);
             self.current.send_replace(None);
             if loss.cause == LostCause::Stopped {
@@ -102,7 +104,8 @@ impl Restarter {
             let gap_us = lost.elapsed().as_micros() as u64;
             warn!(
                 device = device.0,
-                pool = self.pool.0,
+                pool = self.id.pool.0,
+                executor = self.id.index,
                 pid = next.pid(),
                 gap_us,
                 reason = loss.reason,
@@ -112,18 +115,19 @@ impl Restarter {
         }
     }
 
-    /// Asks the executor to release cached memory when another pool needs it, and to report free memory at intervals; never returns.
-    async fn look_after_memory(&self, executor: &Executor) {
-        let release_request = self.home.dispatcher.release_request(self.home.device(), self.pool);
+    /// Asks the executor to release cached memory when another executor needs it, and to report free memory at intervals; never returns.
+    async fn look_after_memory(&self, process: &Executor) {
+        let release_request = self.home.dispatcher.release_request(self.id);
         let mut interval = tokio::time::interval(MEASURE_INTERVAL);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = release_request.notified() => {
-                    info!(device = self.home.options.device, pool = self.pool.0, "another pool needs cached device memory, releasing it");
-                    executor.give_back();
+                    let (device, pool, executor) = (self.id.device.0, self.id.pool.0, self.id.index);
+                    info!(device, pool, executor, "another executor needs cached device memory, releasing it");
+                    process.give_back();
                 }
-                _ = interval.tick() => executor.measure(),
+                _ = interval.tick() => process.measure(),
             }
         }
     }
@@ -161,7 +165,7 @@ impl Restarter {
             match started {
                 Ok((executor, _)) => return Some(executor),
                 Err(reason) if reason.is_out_of_memory() && self.home.memory.is_in_use() => {
-                    warn!(device, pool = self.pool.0, %reason, "not enough device memory to start an executor, trying again");
+                    warn!(device, pool = self.id.pool.0, executor = self.id.index, %reason, "not enough device memory to start an executor, trying again");
                     self.home.dispatcher.ask_all_back(self.home.device());
                     tokio::select! {
                         () = tokio::time::sleep(ROOM_PAUSE) => {}

@@ -1,6 +1,6 @@
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use gpufleet_schema::{Encoding, encoding};
+use gpufleet_schema::{Encoding, Progress, encoding};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
@@ -47,11 +47,13 @@ fn every_golden_json_file_is_valid() {
 fn every_golden_messagepack_file_is_valid_once_it_is_json() {
     let (mut checked, tasks, replies, events) =
         (0, validator("task.schema.json"), validator("reply.schema.json"), validator("event.schema.json"));
+    let progress = validator("progress.schema.json");
     for path in golden_files("msgpack") {
         let body = fs::read(&path).unwrap();
         let (validator, value) = match kind(&path) {
             "task" => (&tasks, serde_json::to_value(Encoding::MessagePack.decode_tasks(&body).unwrap())),
             "reply" => (&replies, serde_json::to_value(Encoding::MessagePack.decode_replies(&body).unwrap())),
+            "progress" => (&progress, serde_json::to_value(Progress::decode(&body).unwrap())),
             _ => (&events, serde_json::to_value(encoding::decode_events(&body).unwrap())),
         };
         let value = value.unwrap();

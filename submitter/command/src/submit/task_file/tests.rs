@@ -68,6 +68,21 @@ fn a_toml_file_with_files_in_it_becomes_a_job() {
 }
 
 #[test]
+fn a_task_file_may_have_a_counter_of_the_progress() {
+    let toml = r#"
+        buffers = []
+        program = { source = { code = "code" } }
+        launches = [{ entry = "train", grid = { blocks = [1] }, args = [{ progress = 20000 }] }]"#;
+    let json = r#"{"buffers": [], "program": {"source": {"code": "code"}},
+        "launches": [{"entry": "train", "grid": {"blocks": [1]}, "args": [{"progress": 20000}]}]}"#;
+    for (text, is_toml) in [(toml, true), (json, false)] {
+        let checked = parse(text, is_toml, Path::new("")).unwrap().job.build().unwrap();
+        assert_eq!(checked.task.launches[0].args, [Arg::Progress(20_000)]);
+        assert!(parse(&text.replace("20000", "\"all\""), is_toml, Path::new("")).is_err());
+    }
+}
+
+#[test]
 fn the_documented_task_file_becomes_a_job() {
     let page = include_str!("../../../../../docs/src/reference/task-file.md");
     let (_, example) = page.split_once("```toml\n").expect("the page has an example");

@@ -1,8 +1,4 @@
-"""An engine of papermill: runs a notebook on a machine without a GPU, whose kernels queue one by one.
-
-`papermill --engine gpufleet in.ipynb out.ipynb`. Jobs have the labels `notebook`, `run` and `cell`. If a cell fails, or
-if papermill is killed, the open jobs of the run are cancelled. The metadata of each cell say what its jobs took.
-"""
+"""The engine. papermill loads this module while papermill itself is imported."""
 
 from __future__ import annotations
 
@@ -13,17 +9,12 @@ from pathlib import PurePath
 from queue import Empty
 from typing import Any
 
-try:
-    from nbclient.util import ensure_async
-    from papermill.clientwrap import PapermillNotebookClient
-    from papermill.engines import Engine
-    from papermill.log import logger
-except ImportError as _problem:
-    raise ImportError("the engine for papermill needs more packages; install gpufleet[notebook]") from _problem
+from nbclient.util import ensure_async
+from papermill.clientwrap import PapermillNotebookClient
+from papermill.engines import Engine
+from papermill.log import logger
 
 from gpufleet.notebook._watch import Watch
-
-__all__ = ["GpufleetEngine"]
 
 ANSWER_SECONDS = 30
 """The kernel is idle when it is asked."""
