@@ -191,10 +191,10 @@ pub struct Options {
     )]
     jobs_per_device: u32,
 
-    /// Device memory, on each device and for each executor of a pool, for inputs that stay there after their job, as in 8GiB; 0 disables this
+    /// Device memory, on each device and for each executor of a pool, for inputs that stay there after their job (8GiB); 0 disables this
     ///
-    /// An input that is a blob is then copied to the device once for all jobs of an executor that use it. These inputs give way to jobs, and to
-    /// other pools. [default: half of the device's memory]
+    /// An input that is a blob is then copied to the device once for all jobs of an executor that use it. These inputs give way to jobs, and
+    /// to other executors. [default: half of the device's memory]
     #[arg(long, value_name = "SIZE", help_heading = heading::DEVICES)]
     resident_inputs: Option<ByteSize>,
 

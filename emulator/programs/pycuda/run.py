@@ -22,9 +22,9 @@ SOURCE = WORK / f"pycuda-{VERSION}"
 BUILT = WORK / f"built-{VERSION}"
 EXAMPLES = SOURCE / "examples"
 CUDA = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13"
-# Benchmarks of GPUs take much longer. In a session, `simple_speed_test.py` waits 200,000 times for an answer. Each answer
+# Benchmarks of GPUs take much longer. In a session, `simple_speed_test.py` waits 200,000 times for an answer. An answer
 # passes through four processes, which takes about a millisecond while all cores are busy.
-SECONDS_MAX = 600 if "GPUFLEET_SESSION_SOCKET" in os.environ else 180
+SECONDS_MAX = 900 if "GPUFLEET_SESSION_SOCKET" in os.environ else 180
 
 
 def main():

@@ -78,8 +78,8 @@ impl PoolExecutor {
         self.exclusive || demand.alone && self.slots_taken > 0 || demand.prints && self.printing
     }
 
-    /// Returns the rank of the executor for a job, which gets the executor with the lowest one. `waits`: whether the job's memory may not be
-    /// free here before other jobs have ended.
+    /// Returns the rank of the executor for a job, which gets the executor with the lowest one. `waits` says whether the job's memory may
+    /// not be free here before other jobs have ended.
     ///
     /// A long job gets an executor without jobs, or else the one with the fewest; in both cases rather not the first one, where the short
     /// jobs are. Among equals it prefers one that has its largest input.

@@ -85,8 +85,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Returns the best device and executor that can run the job now. If there is none, plans the releases and reservations that let the job
-    /// start later.
+    /// Returns the best device and executor that can run the job now. If there is none, plans the releases and reservations that let the
+    /// job start later.
     fn place_for(&mut self, waiting: &BacklogEntry) -> Option<(&'a Device, ExecutorId)> {
         // Nearly every search ends without a free slot.
         let has_slot = self.devices.iter().any(|device| device.slots_free() > 0);

@@ -165,7 +165,8 @@ impl Restarter {
             match started {
                 Ok((executor, _)) => return Some(executor),
                 Err(reason) if reason.is_out_of_memory() && self.home.memory.is_in_use() => {
-                    warn!(device, pool = self.id.pool.0, executor = self.id.index, %reason, "not enough device memory to start an executor, trying again");
+                    let (pool, executor) = (self.id.pool.0, self.id.index);
+                    warn!(device, pool, executor, %reason, "not enough device memory to start an executor, trying again");
                     self.home.dispatcher.ask_all_back(self.home.device());
                     tokio::select! {
                         () = tokio::time::sleep(ROOM_PAUSE) => {}
