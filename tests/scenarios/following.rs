@@ -1,5 +1,5 @@
-//! What a person sees of a job that runs: `submit`, `wait` and `logs` with `--follow` print what its kernels print, from anywhere. The text is
-//! the whole text in the end, and the exit code that of the job.
+//! What a person sees of a job that runs: `submit`, `wait` and `logs` with `--follow` print what its kernels print, from any machine. In the
+//! end it is the whole text, and the exit code is that of the job.
 
 use std::{fs, process::Stdio};
 

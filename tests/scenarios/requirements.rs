@@ -105,7 +105,12 @@ async fn a_job_of_a_class_without_workers_is_requeued_and_runs_on_a_later_suitab
     let later = ground.worker_in(&[], &[(CAPABILITY, "9.0"), (MEMORY, "1GiB")]).await;
     for handle in &mut handles {
         let result = handle.wait(WAIT).await.unwrap();
-        assert_eq!((result.ran_on.unwrap().worker.as_str(), result.attempt), (later.name(), 2));
+        assert_eq!(result.ran_on.unwrap().worker.as_str(), later.name());
+        // Each job has run twice. Its numbers may have gaps: a worker that changes its prefetch subscribes again, and RabbitMQ counts the
+        // messages on their way to the old subscription as delivered.
+        let job = ground.final_job(handle.id()).await;
+        let numbers: Vec<u32> = job.attempts.iter().map(|attempt| attempt.attempt).collect();
+        assert!(matches!(numbers[..], [first, last] if first < last && last == result.attempt), "{numbers:?}");
     }
     ground.check_history(4).await;
 }

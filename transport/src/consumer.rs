@@ -131,8 +131,9 @@ impl Subscription {
         self.order(Command::Stop).await;
     }
 
-    /// Subscribes again with another prefetch, which applies to new deliveries. Earlier deliveries stay unsettled and can be settled. 0
-    /// counts as 1. If cancelled, the prefetch still changes.
+    /// Subscribes again with another prefetch, which applies to new deliveries. Earlier deliveries stay unsettled and can be settled. A
+    /// quorum queue takes back the messages on their way to the old subscription, and counts each as delivered once more. 0 counts as 1. If
+    /// cancelled, the prefetch still changes.
     pub async fn set_prefetch(&mut self, prefetch: u16) {
         self.order(|done| Command::Prefetch(prefetch, done)).await;
     }

@@ -164,6 +164,8 @@ impl ProgressDisplay {
     fn show(&mut self, progress: Arc<Progress>) {
         let before = locked(&self.standing).clone();
         let Some(standing) = Standing::after(before.as_ref(), progress) else { return };
+        // First, because the line is drawn again after what is printed.
+        *locked(&self.standing) = Some(standing.clone());
         if before.is_some_and(|before| !before.is_same_run(&standing)) {
             self.printed.start_over(&self.spinner);
             if self.followed != Followed::Updates {
@@ -182,7 +184,6 @@ impl ProgressDisplay {
         if !self.is_quiet && !output::stderr_can_move() {
             self.log.line(&standing, Instant::now()).iter().for_each(|line| output::note(line));
         }
-        *locked(&self.standing) = Some(standing);
     }
 
     /// Prints what is missing of the text once the outcome is known, and takes the text that is printed.

@@ -78,20 +78,32 @@ impl ProgressConsumer {
 }
 
 impl ProgressBindings {
-    /// Asks for messages with routing keys that match, and waits for the broker's answer. If cancelled, they may come nevertheless.
+    /// Asks for messages with routing keys that match, and waits for the broker's answer. If cancelled, nothing was asked for.
     pub async fn add(&self, key: String) -> Result<(), ProgressError> {
         let (answer, answered) = oneshot::channel();
+        let mut unanswered = Unanswered { bindings: self, key: Some(key.clone()) };
         self.0.send(Order::Add(Wish { key, answer })).map_err(|_| ProgressError::Closed)?;
-        match timeout(DEADLINE, answered).await {
-            Ok(answer) => answer.unwrap_or(Err(ProgressError::Closed)),
-            Err(_) => Err(ProgressError::Timeout { waited: DEADLINE }),
-        }
+        let answer = timeout(DEADLINE, answered).await.map_err(|_| ProgressError::Timeout { waited: DEADLINE })?;
+        unanswered.key = None;
+        answer.unwrap_or(Err(ProgressError::Closed))
     }
 
     /// Takes back what [`Self::add`] asked for.
     pub fn remove(&self, key: String) {
         // An error means that the task has ended.
         drop(self.0.send(Order::Remove(key)));
+    }
+}
+
+/// Takes back the wish for a key that is no longer waited for.
+struct Unanswered<'a> {
+    bindings: &'a ProgressBindings,
+    key: Option<String>,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.key.take().into_iter().for_each(|key| self.bindings.remove(key));
     }
 }
 

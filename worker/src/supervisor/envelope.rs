@@ -44,7 +44,8 @@ pub(super) struct Envelope {
     /// Whether the message came from the pool's queue of sessions.
     pub(super) is_session: bool,
     /// The number of this attempt: the number that the producer or the last retry wrote, plus one for each redelivery by the broker.
-    /// Numbers may be skipped, but none is used twice for the same message.
+    /// Numbers may be skipped, but none is used twice for the same message. A redelivery need not have reached a worker: see
+    /// [`gpufleet_transport::Subscription::set_prefetch`].
     pub(super) attempt: u32,
     pub(super) past: RetryHistory,
     pub(super) forwarding: ForwardingHistory,
