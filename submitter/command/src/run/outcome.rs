@@ -65,11 +65,14 @@ pub async fn attend(
         }
     };
     let is_early = early.is_some();
+    let has_failed = program.is_some_and(ProgramEnd::is_own_failure);
     let (exit_code, signal) = program.map_or((None, None), |end| (end.exit_code(), end.signal()));
     let end = match early {
         Some(end) => end,
         None => session.lease.finish(exit_code, signal).await.unwrap_or_else(unexplained),
     };
+    // A command whose calls fail because the worker is lost may end before its loss is noticed here.
+    let is_early = is_early || has_failed && matches!(end, LeaseEnd::Lost { .. });
     let outcome = outcome(&mut session.handle, Standing::of(Some(&end), exit_code, signal));
     let outcome = hurry.run_until_cancelled(outcome).await.unwrap_or(Outcome::Unknown);
     let Open { offer, .. } = session;
