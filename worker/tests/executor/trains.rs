@@ -71,8 +71,12 @@ async fn a_time_limit_is_that_of_the_job_which_runs() {
     succeed(&executor, &add_one(1, 1)).await;
     let (before, long) = (add_one(10, 1), misbehaving("spin"));
     let limited = ExecutorJob { time_limit: Duration::from_secs(1), ..job(&long) };
-    let started = Instant::now();
-    let ends = ride(&executor, &[job(&before), limited, job(&before)]).await;
+    let (mut started, mut ends) = (Instant::now(), Vec::new());
+    // On a busy machine a train may be disbanded before its second job begins.
+    while !ends.get(1).is_some_and(Option::is_some) {
+        started = Instant::now();
+        ends = ride(&executor, &[job(&before), limited, job(&before)]).await;
+    }
     assert_eq!(first_output(&ends[0]), [1; 10]);
     assert_eq!(failure(&ends[1]), FailureCode::TimeLimit);
     assert!(ends[2].is_none() && started.elapsed() >= Duration::from_secs(1));
