@@ -1,6 +1,6 @@
 //! How far a running job is. A worker publishes it about once a second, for jobs that run for longer than a second.
 //!
-//! These messages may be lost: nobody confirms them, the broker drops them if no client follows the job, and no table has them.
+//! These messages may be lost: the broker does not confirm them, drops them if no client follows the job, and no table has them.
 
 use serde::{Deserialize, Serialize};
 

@@ -279,7 +279,7 @@ pub fn progress_of_client(pool: &PoolName, client: &ClientName) -> String {
     format!("{pool}.{client}.*")
 }
 
-/// The binding of a client that follows one job in a pool, whoever submitted it.
+/// The binding of a client that follows one job in a pool, which another client may have submitted.
 pub fn progress_of_job(pool: &PoolName, job_id: JobId) -> String {
     format!("{pool}.*.{job_id}")
 }

@@ -93,7 +93,7 @@ async fn viewers_of_a_running_job_share_one_binding_which_ends_with_the_last_of_
     ground.poll_job("running", job, |job| job.state == JobState::Running).await;
     let api = ground.serve_ledger(&[("GPUFLEET_API_TOKEN", TOKEN)]).await;
     let console = ground.serve_console(&api, TOKEN).await;
-    assert_eq!(bound(&ground).await, [""; 0], "nobody watches");
+    assert_eq!(bound(&ground).await, [""; 0], "without a viewer there is no binding");
 
     let mut viewers = Vec::new();
     for _ in 0..VIEWERS {

@@ -94,7 +94,7 @@ impl Receiver {
             while let Some(body) = consumer.next().await {
                 let Some(readers) = readers.upgrade() else { return };
                 match Progress::decode(&body) {
-                    // An error means that nobody reads.
+                    // An error means that there is no reader.
                     Ok(progress) => drop(readers.send(Arc::new(progress))),
                     Err(error) => debug!(%error, "a message of progress is unreadable"),
                 }

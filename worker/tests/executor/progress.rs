@@ -46,7 +46,7 @@ async fn launches_repeats_and_the_counter_show_while_the_job_runs() {
     assert!(reached.counter.unwrap().done >= 32 * reached.launches.done, "{reached:?}");
     assert_eq!(reached.launches.total, 401);
     running.await.unwrap().outcome.unwrap();
-    // Nobody looks at a job that has ended.
+    // A look at a job that has ended does nothing.
     progress.look();
 }
 
@@ -59,6 +59,6 @@ async fn a_counter_is_zero_at_first_and_is_not_an_output() {
         let progress = JobProgress::of(&task);
         let finished = executor.run(ExecutorJob { progress: Some(&progress), ..job(&task) }).await.unwrap();
         assert!(finished.outcome.unwrap().is_empty());
-        assert_eq!(progress.reached().counter, Some(Count { done: 0, total: 64 }), "nobody asked");
+        assert_eq!(progress.reached().counter, Some(Count { done: 0, total: 64 }), "the executor was not asked");
     }
 }

@@ -1,4 +1,4 @@
-//! How far the jobs of this process are. A job's stream notes its marks as it enqueues them, and nobody looks at them unless the supervisor
+//! How far the jobs of this process are. A job's stream notes its marks as it enqueues them. They are looked at only if the supervisor
 //! asks, which it does for long jobs alone.
 
 use std::{
@@ -24,7 +24,7 @@ pub(super) const MARKS_MAX: u64 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Progress(Mutex<HashMap<u64, Arc<Mutex<Marks>>>>);
 
-/// The marks of a job, until this is dropped. Then nobody looks at its events and its memory any more.
+/// The marks of a job, until this is dropped. From then on its events and its memory are not used here.
 #[derive(Debug)]
 pub(super) struct Marked<'a> {
     progress: &'a Progress,
