@@ -294,7 +294,7 @@ impl RabbitMq {
         let mut launch = ProcessSpec::new(&self.member.name(), &programs::rabbitmq("rabbitmq-server")?)
             .directory(&self.directory)
             .abandon(Signal::Kill);
-        for name in config::inherited() {
+        for name in config::foreign() {
             launch = launch.env_remove(name);
         }
         for (name, value) in config.environment() {

@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use gpufleet_local::{LocalFleet, RabbitMq, Services};
+use gpufleet_schema::{
+    PoolName,
+    topology::{PROGRESS, progress_of_pool},
+};
 
 use crate::{Ground, ground::is_suspended, poll::poll_until};
 
@@ -79,6 +83,26 @@ impl Ground {
     /// Deletes the messages of a queue that no consumer holds.
     pub async fn purge_queue(&self, queue: &str) {
         self.erlang(&format!("{}, {{ok, _}} = rabbit_amqqueue:purge(Q), ok.", queue_record(queue))).await;
+    }
+
+    /// Declares queues that receive the progress of all jobs of the default pool. Their names begin with `prefix`.
+    pub async fn follow_progress(&self, prefix: &str, count: u32) {
+        let queue = format!("rabbit_misc:r(@, queue, iolist_to_binary([<<\"{prefix}\">>, integer_to_list(N)]))");
+        let declare = "{new, _} = rabbit_amqqueue:declare(Q, false, false, [], none, <<\"scenario\">>)";
+        let exchange = format!("rabbit_misc:r(@, exchange, <<\"{PROGRESS}\">>)");
+        let key = progress_of_pool(&PoolName::default());
+        let bind = format!("ok = rabbit_binding:add({{binding, {exchange}, <<\"{key}\">>, Q, []}}, <<\"scenario\">>)");
+        self.erlang(&format!("[begin Q = {queue}, {declare}, {bind} end || N <- lists:seq(1, {count})], ok.")).await;
+    }
+
+    /// Returns the different counts of messages in the queues of [`Ground::follow_progress`].
+    pub async fn counts_of_followers(&self, prefix: &str) -> Vec<u64> {
+        let messages = "proplists:get_value(messages, rabbit_amqqueue:info(Q, [messages]))";
+        let named = "Q <- rabbit_amqqueue:list(@), {resource, _, queue, N} <- [amqqueue:get_name(Q)]";
+        let prefixed = format!("string:prefix(N, <<\"{prefix}\">>) =/= nomatch");
+        let found = self.erlang(&format!("list_to_tuple(lists:usort([{messages} || {named}, {prefixed}])).")).await;
+        let counts = found.trim_matches(['{', '}']).split(',');
+        counts.map(|count| count.trim().parse().expect("a number of messages")).collect()
     }
 
     /// Waits until no reply queue of a client exists. One node of a cluster may learn that later than another. Without a deletion, a reply

@@ -181,13 +181,16 @@ fn main() -> Result<(), Box<dyn Error>> {
                 cuda.upload(address, &bytes)?;
             }
         }
-        // Launches brief kernels for so many milliseconds.
+        // Launches brief kernels for so many milliseconds, and says how many.
         "work" => {
             let until = std::time::Instant::now() + std::time::Duration::from_millis(number(1)? as u64);
             tell("working");
+            let mut count = 0;
             while std::time::Instant::now() < until {
                 cuda.double(doubles)?;
+                count += 1;
             }
+            tell(&format!("doubled {count} times"));
         }
         // Launches without an end, and waits for none of them.
         "flood" => {

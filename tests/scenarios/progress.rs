@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::Utc;
 use gpufleet::{Job, ProgressError, ProgressUpdates, schema::Count};
 use gpufleet_schema::{FailureCode, PoolName, Printed, Progress, Stage};
 use gpufleet_tests::{
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 use crate::confined::{By, Confined};
 
 const COUNTING: &str = include_str!("../../worker/tests/executor/slow.ptx");
+const TELLS: &str = include_str!("../harness/ptx/tells.ptx");
 
 /// A job of about ten seconds: ten launches of a second.
 fn ten_launches() -> Job {
@@ -101,6 +103,32 @@ async fn a_counter_shows_the_inside_of_a_launch_and_a_failure_says_how_far_it_ca
     let (_, reached) = failure.message.split_once("; it had finished ").unwrap_or_else(|| panic!("{failure:?}"));
     let (done, rest) = reached.split_once(' ').unwrap();
     assert!(done.parse::<u64>().unwrap() >= counter.done && rest == "of 100000 steps", "{reached}");
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_are_recent_and_a_thousand_followers_cost_the_worker_no_message() {
+    let (ground, _worker, fleet) = Ground::served("progress-followers").await;
+    ground.follow_progress("follower.", 1_000).await;
+    let mut updates = fleet.progress(&PoolName::default()).await.unwrap();
+    let milliseconds = 12_000_u64;
+    let job = Job::ptx(TELLS).entry("tells").blocks([1]).block([1]).arg_progress(milliseconds).arg(milliseconds);
+    let mut job = fleet.submit(job).await.unwrap();
+    let mut ages = Vec::new();
+    for sequence in 0..10 {
+        let update = next(&mut updates).await;
+        assert_eq!(update.sequence, sequence, "{update:?}");
+        // The kernel counts the milliseconds since it started.
+        let counted = update.counter.map_or(0, |counter| counter.done);
+        ages.push((Utc::now().timestamp_millis() - update.started_ms).unsigned_abs().saturating_sub(counted));
+    }
+    job.wait(WAIT).await.unwrap();
+    ages.sort_unstable();
+    println!("ages in milliseconds: {ages:?}");
+    assert!(ages[ages.len() / 2] <= 1_500, "{ages:?}");
+    let received = ground.counts_of_followers("follower.").await;
+    let [each] = received.as_slice() else { panic!("followers received different messages: {received:?}") };
+    assert!((10..=12).contains(each), "one message a second, however many follow: {each}");
     ground.check_history(1).await;
 }
 

@@ -119,10 +119,11 @@ impl Config<'_> {
     }
 }
 
-/// Variables in the caller's environment that would change the node's configuration.
-pub(super) fn inherited() -> impl Iterator<Item = OsString> {
+/// The variables of the caller's environment that the node does not get: all but those that it needs. RabbitMQ reads its own variables
+/// without their prefix too, so that even a `LOGS` of the caller would change its configuration.
+pub(super) fn foreign() -> impl Iterator<Item = OsString> {
     std::env::vars_os().map(|(name, _)| name).filter(|name| {
         let name = name.to_string_lossy();
-        name.starts_with("RABBITMQ_") || name.starts_with("ERL_") || name == "NOTIFY_SOCKET"
+        !(["PATH", "LANG", "TZ", "TMPDIR"].contains(&&*name) || name.starts_with("LC_"))
     })
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    io::{self, Read, Write},
+    io::{self, ErrorKind, Read, Write},
     os::{fd::AsRawFd, unix::net::UnixStream},
     path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -32,22 +32,25 @@ const SYNCHRONOUS: &str = "GPUFLEET_SESSION_SYNC";
 #[derive(Debug)]
 pub(crate) enum LinkError {
     Connection(io::Error),
-    /// The other side is no session of this version.
+    /// The other side is no session of this version, or has closed the connection because the run has as many processes as sessions.
     Refused,
 }
 
 impl std::fmt::Display for LinkError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Connection(error) => write!(f, "{error}"),
-            Self::Refused => write!(f, "it refused this program"),
+            Self::Connection(error) => write!(f, "can't be reached: {error}"),
+            Self::Refused => write!(f, "refused this process"),
         }
     }
 }
 
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
-        Self::Connection(error)
+        match error.kind() {
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => Self::Refused,
+            _ => Self::Connection(error),
+        }
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn open() -> Answer {
         return Err(Status::NoDevice);
     };
     let (link, welcome) = Link::open(path.as_ref()).map_err(|error| {
-        messages::once(&format!("the session at {} can't be reached: {error}", path.display()));
+        messages::once(&format!("the session at {} {error}", path.display()));
         Status::DeviceUnavailable
     })?;
     let _ = OPEN.set(Open { link, welcome });
