@@ -29,7 +29,9 @@ pub fn resolve<'a>(task: Task<'a>) -> Result<Task<'a>, ResolveError> {
             let kernel = catalog().get(name).ok_or_else(|| unknown(name))?;
             resolve_as(kernel, task)
         }
-        Program::Source { .. } | Program::Ptx(_) | Program::Cubin(_) | Program::Session { .. } => Ok(task),
+        Program::Source { .. } | Program::Ptx(_) | Program::Cubin(_) | Program::Session { .. } | Program::Host(_) => {
+            Ok(task)
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
     AttemptState, BlobDigest, Dtype, Excerpt, JobId, JobState, PoolUse, PrintfOutput, SessionUse, SessionsSeen,
-    Timings, session,
+    Timings, host_program, session,
 };
 use serde::{Deserialize, Serialize};
 
@@ -283,6 +283,11 @@ impl JobRow {
     /// Returns whether the job is a lease of device memory for a program elsewhere.
     pub fn is_session(&self) -> bool {
         self.program.as_deref() == Some(session::KIND)
+    }
+
+    /// Returns whether the job is a command that runs on a worker's machine.
+    pub fn is_host_program(&self) -> bool {
+        self.program.as_deref() == Some(host_program::KIND)
     }
 }
 

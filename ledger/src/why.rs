@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DeviceRow, JobDetail, Pool, WorkerRow, age};
 
+mod host_program;
 mod session;
 
 /// How far back device time counts when deciding whether a pool is over its share. The statistics have whole hours.
@@ -19,8 +20,8 @@ const EVENTS_ON_THEIR_WAY: TimeDelta = TimeDelta::seconds(5);
 #[derive(Debug)]
 pub struct Situation<'a> {
     pub detail: &'a JobDetail,
-    /// The broker's counts for the task queues of the job's pool, or for the queue of its sessions if the job is one; none if the broker
-    /// was not asked.
+    /// The broker's counts for the task queues of the job's pool, or for the queue of its sessions or host programs if the job is one;
+    /// none if the broker was not asked.
     pub depth: Option<Depth>,
     /// All workers. Those that do not serve the job's pool now are ignored.
     pub workers: &'a [WorkerRow],
@@ -52,7 +53,8 @@ pub struct Explanation {
 #[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct Reason {
     /// `no_consumer`, `over_share`, `memory`, `jobs_ahead`, `busy_worker`, `retry_due`, `ledger_and_broker_disagree`, `ask_broker`, or, for a
-    /// session, `no_consumer`, `no_sessions`, `lease_too_large`, `sessions_open`, `memory`, `lease`. Later releases may add some.
+    /// session, `no_consumer`, `no_sessions`, `lease_too_large`, `sessions_open`, `memory`, `lease`, or, for a host program, `no_consumer`,
+    /// `no_programs`, `retry_due`, `devices_in_use`, `device`. Later releases may add some.
     pub reason: String,
     pub text: String,
 }
@@ -64,6 +66,7 @@ impl Situation<'_> {
         let waits = job.state == JobState::Queued && job.pool.is_some();
         let reasons = match waits {
             true if job.is_session() => self.session_reasons(),
+            true if job.is_host_program() => self.host_program_reasons(),
             true => self.reasons(),
             false => Vec::new(),
         };

@@ -44,6 +44,14 @@ pub const ARGUMENT_ALIGN_MAX: u32 = 64;
 /// Maximum size of a program: CUDA C++ source, PTX or cubin.
 pub const PROGRAM_BYTES_MAX: usize = 8 << 20;
 pub const COMPILE_OPTIONS_MAX: usize = 64;
+/// Words of a host program's command.
+pub const COMMAND_WORDS_MAX: usize = 4096;
+/// Bytes of a host program's command, and of its environment variables. The kernel takes at most 128 KiB in one word.
+pub const COMMAND_BYTES_MAX: usize = 128 << 10;
+/// Environment variables of a host program.
+pub const VARIABLES_MAX: usize = 256;
+/// Globs of the files that a host program brings back.
+pub const DOWNLOADS_MAX: usize = 64;
 /// Maximum length of a kernel's name. That of a template is long, both mangled and as a C++ name expression.
 pub const ENTRY_BYTES_MAX: usize = 1024;
 /// Maximum length of a failure's message, which is one line. It may quote a producer's text.

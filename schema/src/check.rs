@@ -32,7 +32,7 @@ pub struct Invalid {
 /// The name of a field, which is formatted only if the field is invalid.
 type Field<'a> = fmt::Arguments<'a>;
 
-fn invalid<T>(field: impl fmt::Display, problem: impl Into<String>) -> Result<T, Invalid> {
+pub(crate) fn invalid<T>(field: impl fmt::Display, problem: impl Into<String>) -> Result<T, Invalid> {
     Err(Invalid { field: field.to_string(), problem: problem.into() })
 }
 
@@ -152,6 +152,7 @@ impl Task<'_> {
             }
             Program::Cubin(image) => ("program.cubin", image.resolved_len(Dtype::U8)),
             Program::Session { label, idle_limit_ms } => return self.check_session(label, *idle_limit_ms),
+            Program::Host(program) => return program.check(self),
         };
         match bytes {
             0 => invalid(field, "empty"),
@@ -228,6 +229,7 @@ impl Task<'_> {
             return invalid("arguments", "only catalog kernels take named arguments; use launches[].args");
         }
         match self.launches.len() {
+            0 if matches!(self.program, Program::Host(_)) => {}
             // Such a task compiles and loads its program.
             0 if self.buffers.is_empty() => {}
             0 => return invalid("launches", "empty; give at least one launch with the entry to run"),
@@ -342,7 +344,7 @@ impl Output<'_> {
     }
 }
 
-fn check_text(field: Field<'_>, text: &str) -> Result<(), Invalid> {
+pub(crate) fn check_text(field: Field<'_>, text: &str) -> Result<(), Invalid> {
     if text.len() > TEXT_BYTES_MAX {
         return invalid(field, format!("longer than {TEXT_BYTES_MAX} bytes"));
     }

@@ -135,7 +135,7 @@ pub struct AttemptFinished {
     /// Output of the kernels' `printf`; absent if there is none. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printf_output: Option<PrintfOutput>,
-    /// The outputs that the task asks to keep; only of an attempt that succeeded. Old workers leave it out.
+    /// The outputs that the task asks to keep; only of an attempt that succeeded, or of a host program that failed. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Box<KeptOutputs>>,
     /// What a session did; only of a session that was open. Old workers leave it out.
@@ -318,6 +318,7 @@ impl JobInfo {
     pub fn of(task: &Task<'_>, pool: PoolName, priority: Priority, client: Option<String>) -> Self {
         let kernel = match &task.program {
             Program::Catalog(name) | Program::Session { label: name, .. } => recordable(name),
+            Program::Host(program) => recordable(&program.label()),
             _ => task.launches.first().map_or_else(String::new, |launch| recordable(&launch.entry)),
         };
         Self {

@@ -14,6 +14,7 @@ pub mod encoding;
 pub mod event;
 pub mod excerpt;
 pub mod explanation;
+pub mod host_program;
 pub mod id;
 #[cfg(feature = "json-schema")]
 pub mod json_schema;
@@ -52,6 +53,7 @@ pub use event::{
 };
 pub use excerpt::Excerpt;
 pub use explanation::Explanation;
+pub use host_program::HostProgram;
 pub use id::{ActionId, ClientName, JobId, MessageId, PoolName, WorkerName};
 pub use kept::{KeptData, KeptOutput, KeptOutputs};
 pub use launch::{Arg, Block, Grid, Launch};

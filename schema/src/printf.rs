@@ -1,4 +1,4 @@
-//! The `printf` output of an attempt's kernels.
+//! The `printf` output of an attempt's kernels, or the output of a host program.
 //!
 //! The text is untrusted. So it is bounded, it is UTF-8, and it has no control characters that could change a terminal.
 
@@ -6,16 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounds::PRINTF_OUTPUT_BYTES_MAX;
 
-/// The beginning of the text, and how much of it is missing.
+/// The beginning of what kernels printed, or the end of what a host program wrote, and how much is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PrintfOutput {
     /// At most [`PRINTF_OUTPUT_BYTES_MAX`] bytes.
     pub text: String,
-    /// The number of bytes that were printed after the text and dropped.
+    /// The number of bytes that were printed after the text, or by a host program before it, and dropped.
     #[serde(default)]
     pub dropped_bytes: u64,
+    /// Whether the text is the end of the output, as that of a host program is, and not its beginning. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_tail: bool,
 }
 
 impl PrintfOutput {
@@ -29,12 +32,32 @@ impl PrintfOutput {
         }
         let mut text = String::with_capacity(bytes.len().min(PRINTF_OUTPUT_BYTES_MAX));
         let taken = take(bytes, &mut text, PRINTF_OUTPUT_BYTES_MAX);
-        Some(Self { text, dropped_bytes: dropped.saturating_add((bytes.len() - taken) as u64) })
+        let dropped_bytes = dropped.saturating_add((bytes.len() - taken) as u64);
+        Some(Self { text, dropped_bytes, is_tail: false })
+    }
+
+    /// Makes the output from the last bytes of a text, before which `dropped` more bytes were printed. `None` if nothing was printed.
+    pub fn tail_of(bytes: &[u8], dropped: u64) -> Option<Self> {
+        let mut start = 0;
+        // Replaced bytes may take more room than they had, so some more of the beginning may have to go.
+        while let Some(found) = Self::of(&bytes[start..], 0) {
+            match usize::try_from(found.dropped_bytes).unwrap_or(usize::MAX) {
+                0 => {
+                    let dropped_bytes = dropped.saturating_add(start as u64);
+                    return Some(Self { dropped_bytes, is_tail: true, ..found });
+                }
+                beyond => start = (start + beyond).min(bytes.len()),
+            }
+        }
+        (dropped > 0).then(|| Self { text: String::new(), dropped_bytes: dropped, is_tail: true })
     }
 
     /// The output within its bounds, for output from an untrusted event or reply.
     pub fn recordable(&self) -> Option<Self> {
-        Self::of(self.text.as_bytes(), self.dropped_bytes)
+        match self.is_tail {
+            true => Self::tail_of(self.text.as_bytes(), self.dropped_bytes),
+            false => Self::of(self.text.as_bytes(), self.dropped_bytes),
+        }
     }
 }
 
@@ -67,7 +90,7 @@ mod tests {
     fn a_text_within_its_bounds_does_not_change() {
         let text = "thread 0:\tx=1.5 µm\n".repeat(100);
         let printed = PrintfOutput::of(text.as_bytes(), 0).unwrap();
-        assert_eq!(printed, PrintfOutput { text, dropped_bytes: 0 });
+        assert_eq!(printed, PrintfOutput { text, dropped_bytes: 0, is_tail: false });
         assert_eq!(printed.recordable(), Some(printed));
         assert_eq!(PrintfOutput::of(b"", 0), None);
     }
@@ -88,7 +111,23 @@ mod tests {
         let kept = PRINTF_OUTPUT_BYTES_MAX / 3;
         assert_eq!(printed.text.len(), 3 * kept);
         assert_eq!(printed.dropped_bytes, (PRINTF_OUTPUT_BYTES_MAX - kept) as u64);
-        assert_eq!(PrintfOutput::of(b"", 9).unwrap(), PrintfOutput { text: String::new(), dropped_bytes: 9 });
+        assert_eq!(
+            PrintfOutput::of(b"", 9).unwrap(),
+            PrintfOutput { text: String::new(), dropped_bytes: 9, is_tail: false }
+        );
         assert_eq!(PrintfOutput::of(b"x", u64::MAX).unwrap().dropped_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn of_the_end_of_an_output_the_last_bytes_are_kept() {
+        let end = PrintfOutput::tail_of(b"last\n", 7).unwrap();
+        assert_eq!(end, PrintfOutput { text: "last\n".to_owned(), dropped_bytes: 7, is_tail: true });
+        assert_eq!(end.recordable(), Some(end));
+        // Each byte becomes three.
+        let bytes = [vec![0; PRINTF_OUTPUT_BYTES_MAX], b"end".to_vec()].concat();
+        let end = PrintfOutput::tail_of(&bytes, 1).unwrap();
+        assert!(end.text.ends_with("\u{fffd}end") && end.text.len() <= PRINTF_OUTPUT_BYTES_MAX, "{}", end.text.len());
+        assert!(end.text.len() > PRINTF_OUTPUT_BYTES_MAX / 4);
+        assert_eq!(PrintfOutput::tail_of(b"", 0), None);
     }
 }

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DecodeError, Encoding, JobId, VERSION, bounds::PROGRESS_TEXT_BYTES_MAX, printf, word::words};
+use crate::{DecodeError, Encoding, JobId, RanOn, VERSION, bounds::PROGRESS_TEXT_BYTES_MAX, printf, word::words};
 
 /// One message: how far an attempt is, and what its kernels have printed since the message before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct Progress {
     pub bytes: Option<Count>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printed: Option<Printed>,
+    /// The worker and device of a host program, in the first message of an attempt. Absent in other messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_on: Option<Box<RanOn>>,
 }
 
 /// A part of a whole.
@@ -156,6 +159,7 @@ mod tests {
             counter: None,
             bytes: None,
             printed: Some(Printed { offset: 0, text: "epoch 1\n".to_owned() }),
+            ran_on: None,
         };
         assert_eq!(Progress::decode(&progress.encode()).unwrap(), progress);
         assert_eq!(progress.count(), progress.launches);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptState, Excerpt, JobId, Output, PrintfOutput, WorkerName,
+    AttemptState, Excerpt, JobId, Output, PrintfOutput, SessionUse, WorkerName,
     bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX},
     word::words,
 };
@@ -29,9 +29,12 @@ pub struct Reply<'a> {
     pub timings: Timings,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_on: Option<RanOn>,
-    /// Output of the kernels' `printf`; absent if there is none. Old workers leave it out.
+    /// Output of the kernels' `printf`, or the end of what a host program wrote; absent if there is none. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printf_output: Option<PrintfOutput>,
+    /// What a host program did, with its exit code. Absent for other jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Box<SessionUse>>,
 }
 
 /// Why a job did not succeed. A reader adds the fields that it does not know to the detail, so that a person sees them.
@@ -92,7 +95,7 @@ words! {
         AttemptsExhausted = "attempts_exhausted",
         DeviceLost = "device_lost",
         Cancelled = "cancelled",
-        /// The program of a session exited with a code other than 0.
+        /// The program of a session, or a host program, exited with a code other than 0.
         ProgramFailed = "program_failed",
         /// The command that opened the session has gone, or never connected.
         ClientLost = "client_lost",
@@ -218,6 +221,7 @@ impl Reply<'_> {
             timings: self.timings,
             ran_on: self.ran_on,
             printf_output: self.printf_output,
+            session: self.session,
         }
     }
 }

@@ -90,7 +90,7 @@ impl Program<'_> {
             Self::Ptx(text) => part(text.as_bytes()),
             Self::Cubin(Inline::Bytes(bytes)) => part(bytes),
             // The code of a session is not in its task.
-            Self::Cubin(Inline::Numbers(_)) | Self::Session { .. } => return None,
+            Self::Cubin(Inline::Numbers(_)) | Self::Session { .. } | Self::Host(_) => return None,
         }
         context.finish().as_ref().try_into().ok()
     }

@@ -8,11 +8,13 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BlobDigest, ClientName, Dtype, Inline, JobId, Launch, Limits, Number, Requires, Signature, TraceContext,
+    BlobDigest, ClientName, Dtype, HostProgram, Inline, JobId, Launch, Limits, Number, Requires, Signature,
+    TraceContext,
     bounds::{
         ARGS_MAX, BUFFERS_MAX, CLUSTER_CAPABILITY, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, LABELS_MAX, LAUNCHES_MAX,
     },
     encoding::bounded,
+    host_program,
     launch::is_symbol,
     session,
 };
@@ -115,6 +117,9 @@ pub enum Program<'a> {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idle_limit_ms: Option<u64>,
     },
+    /// No kernel: a command that runs on the worker's machine with a whole device. Such a task is published with the routing key
+    /// [`program_key`](crate::topology::program_key).
+    Host(HostProgram),
 }
 
 /// A named array on the device.
@@ -274,7 +279,7 @@ impl<'a> Task<'a> {
 }
 
 impl Program<'_> {
-    /// `catalog`, `source`, `ptx`, `cubin` or `session`.
+    /// `catalog`, `source`, `ptx`, `cubin`, `session` or `host`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Catalog(_) => "catalog",
@@ -282,6 +287,7 @@ impl Program<'_> {
             Self::Ptx(_) => "ptx",
             Self::Cubin(_) => "cubin",
             Self::Session { .. } => session::KIND,
+            Self::Host(_) => host_program::KIND,
         }
     }
 
@@ -294,6 +300,7 @@ impl Program<'_> {
             Self::Session { label, idle_limit_ms } => {
                 Program::Session { label: label.clone(), idle_limit_ms: *idle_limit_ms }
             }
+            Self::Host(program) => Program::Host(program.clone()),
         }
     }
 
@@ -304,6 +311,7 @@ impl Program<'_> {
             Self::Ptx(text) => Program::Ptx(Cow::Owned(text.into_owned())),
             Self::Cubin(image) => Program::Cubin(image.into_owned()),
             Self::Session { label, idle_limit_ms } => Program::Session { label, idle_limit_ms },
+            Self::Host(program) => Program::Host(program),
         }
     }
 }

@@ -103,6 +103,10 @@ pub const CONTROL_BYTES_MAX: u32 = 64 << 20;
 /// Time after which the broker deletes a reply queue without a consumer, in milliseconds.
 pub const REPLY_QUEUE_EXPIRES_MS: u32 = 10 * 60 * 1000;
 
+/// Time after which the broker deletes the mark of a host program that no worker declares again, in milliseconds. The worker that runs the
+/// program declares it at intervals.
+pub const PROGRAM_MARK_EXPIRES_MS: u32 = 24 * 3600 * 1000;
+
 /// Header with the number of the next attempt at this message's jobs, minus the broker's own delivery count.
 pub const HEADER_ATTEMPT: &str = "gpufleet-attempt";
 /// Header with the number of executors that the job has lost.
@@ -243,6 +247,35 @@ pub fn session_queue(pool: &PoolName) -> String {
     format!("{TASKS}.{}", session_key(pool))
 }
 
+/// The last word of [`program_key`].
+const PROGRAM: &str = "program";
+
+/// The routing key of host programs. It is not a task key, so a producer needs a permission of its own for it.
+pub fn program_key(pool: &PoolName) -> String {
+    format!("{pool}.{PROGRAM}")
+}
+
+/// The queue of host programs that wait for a worker of the pool.
+pub fn program_queue(pool: &PoolName) -> String {
+    format!("{TASKS}.{}", program_key(pool))
+}
+
+/// An exclusive queue of the worker that runs a host program, which is gone with the worker's connection.
+pub fn program_claim(job_id: JobId) -> String {
+    format!("{WORKERS}.program-{job_id}")
+}
+
+/// A queue that says that a host program has started somewhere, so that a redelivery of its message is not taken for the first delivery.
+/// The broker deletes it after [`PROGRAM_MARK_EXPIRES_MS`] without a declaration.
+pub fn program_mark(job_id: JobId) -> String {
+    format!("{WORKERS}.started-{job_id}")
+}
+
+/// The pool of a routing key, if it is [`program_key`]'s.
+pub fn parse_program_key(key: &str) -> Option<PoolName> {
+    key.strip_suffix(PROGRAM)?.strip_suffix('.')?.parse().ok()
+}
+
 /// The pool of a routing key, if it is [`session_key`]'s.
 pub fn parse_session_key(key: &str) -> Option<PoolName> {
     key.strip_suffix(SESSION)?.strip_suffix('.')?.parse().ok()
@@ -375,6 +408,8 @@ mod tests {
         assert_eq!((parse_session_key(&key), parse_task_key(&key)), (Some(pool.clone()), None));
         assert_eq!(parse_session_key(&task_key(&pool, Priority::High)), None);
         assert_eq!(parse_session_key("session"), None);
+        let key = program_key(&pool);
+        assert_eq!((parse_program_key(&key), parse_session_key(&key), parse_task_key(&key)), (Some(pool), None, None));
     }
 
     #[test]

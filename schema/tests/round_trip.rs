@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Arg, AttemptState, BlobDigest, Block, Buffer, Data, Dtype, Encoding, Excerpt, Failure, FailureCode, Grid, Inline,
-    JobId, LargeOutputs, Launch, Limits, Number, OneOrMany, Output, OutputData, OutputOf, PrintfOutput, Program, Reply,
-    Requires, Signature, Task, Timings, TraceContext, Verdict,
+    Arg, AttemptState, BlobDigest, Block, Buffer, Data, Dtype, Encoding, Excerpt, Failure, FailureCode, Grid,
+    HostProgram, Inline, JobId, LargeOutputs, Launch, Limits, Number, OneOrMany, Output, OutputData, OutputOf,
+    PrintfOutput, Program, Reply, Requires, Signature, Task, Timings, TraceContext, Verdict,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -64,7 +64,21 @@ fn program() -> impl Strategy<Value = Program<'static>> {
         text().prop_map(|ptx| Program::Ptx(ptx.into())),
         bytes().prop_map(Program::Cubin),
         (text(), option::of(any::<u64>())).prop_map(|(label, idle_limit_ms)| Program::Session { label, idle_limit_ms }),
+        host_program().prop_map(Program::Host),
     ]
+}
+
+fn host_program() -> impl Strategy<Value = HostProgram> {
+    let variables = vec((text(), text()), 0..3).prop_map(|pairs| pairs.into_iter().collect());
+    (vec(text(), 0..4), text(), variables, vec(text(), 0..3), any::<bool>()).prop_map(
+        |(command, environment, variables, download, network)| HostProgram {
+            command,
+            environment,
+            variables,
+            download,
+            network,
+        },
+    )
 }
 
 fn launch() -> impl Strategy<Value = Launch> {
@@ -172,7 +186,8 @@ fn reply() -> impl Strategy<Value = Reply<'static>> {
         launches_us,
         ..Timings::default()
     });
-    let printed = (text(), any::<u64>()).prop_map(|(text, dropped_bytes)| PrintfOutput { text, dropped_bytes });
+    let printed = (text(), any::<u64>(), any::<bool>());
+    let printed = printed.prop_map(|(text, dropped_bytes, is_tail)| PrintfOutput { text, dropped_bytes, is_tail });
     let state = select(AttemptState::ALL.to_vec());
     (any::<u32>(), state, vec(output, 0..3), option::of(failure), timings, option::of(printed)).prop_map(
         |(attempt, state, outputs, failure, timings, printf_output)| Reply {
@@ -185,6 +200,7 @@ fn reply() -> impl Strategy<Value = Reply<'static>> {
             timings,
             ran_on: None,
             printf_output,
+            session: None,
         },
     )
 }

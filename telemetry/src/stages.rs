@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, RwLock},
 };
 
-use gpufleet_schema::{AttemptFinished, AttemptState, JobId, PoolName, session};
+use gpufleet_schema::{AttemptFinished, AttemptState, JobId, PoolName, host_program, session};
 use prometheus_client::{
     encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder},
     metrics::{exemplar::HistogramWithExemplars, family::Family},
@@ -63,10 +63,12 @@ impl JobStages {
     }
 
     /// Observes the stages that an attempt went through. An attempt that reached no device has only its time in the queue, and only the
-    /// last attempt of a job has a time from end to end. Sessions are left out, because they last as long as their programs.
+    /// last attempt of a job has a time from end to end. Sessions and host programs are left out, because they last as long
+    /// as people's programs.
     pub fn observe(&self, finished: &AttemptFinished) {
         // Old workers leave the description out.
-        let Some(job) = finished.job.as_deref().filter(|job| job.program != session::KIND) else { return };
+        let counts = |program: &str| program != session::KIND && program != host_program::KIND;
+        let Some(job) = finished.job.as_deref().filter(|job| counts(&job.program)) else { return };
         let timings = &finished.timings;
         let is_over = finished.state != AttemptState::Lost;
         let whole_us = job.submitted_ms.filter(|_| is_over).map(|submitted| {

@@ -18,7 +18,7 @@ extern "C" __global__ void hello(const float* x, int n) {
 "#;
 
 fn whole(text: String) -> Option<PrintfOutput> {
-    Some(PrintfOutput { text, dropped_bytes: 0 })
+    Some(PrintfOutput { text, dropped_bytes: 0, is_tail: false })
 }
 
 fn sorted_lines(text: &str) -> Vec<&str> {

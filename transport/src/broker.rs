@@ -6,8 +6,8 @@ use std::{
 };
 
 use gpufleet_schema::{
-    ClassKey, ClientName, MessageId, Order, PoolName, WorkerName,
-    topology::{Speaker, worker_queue},
+    ClassKey, ClientName, JobId, MessageId, Order, PoolName, WorkerName,
+    topology::{PROGRAM_MARK_EXPIRES_MS, Speaker, program_claim, program_mark, worker_queue},
 };
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
@@ -20,7 +20,7 @@ use crate::{
     order,
     publisher::Publisher,
     rights,
-    topology::{self, Declaration},
+    topology::{self, Declaration, MoreQueues},
 };
 
 /// A connection to the broker that reconnects by itself. Clones share it. Dropping the last clone closes the connection without the
@@ -81,23 +81,19 @@ impl Broker {
         topology::declare(&self.inner.link, &Declaration::Pool(pool.clone())).await
     }
 
-    /// Declares a pool's queues for the affinity slots. Needs [`Broker::declare_base`] once before. Cancelling leaves a part declared.
-    pub async fn declare_slots(&self, pool: &PoolName) -> Result<(), DeclareError> {
-        topology::declare(&self.inner.link, &Declaration::AffinitySlots(pool.clone())).await
-    }
-
-    /// Declares a pool's queue of sessions. Needs [`Broker::declare_base`] once before. Cancelling leaves a part declared.
-    pub async fn declare_sessions(&self, pool: &PoolName) -> Result<(), DeclareError> {
-        topology::declare(&self.inner.link, &Declaration::Sessions(pool.clone())).await
+    /// Declares further queues of a pool. Needs [`Broker::declare_base`] once before. Cancelling leaves a part declared.
+    pub async fn declare_more(&self, pool: &PoolName, more: MoreQueues) -> Result<(), DeclareError> {
+        for declaration in more.declarations(pool) {
+            topology::declare(&self.inner.link, &declaration).await?;
+        }
+        Ok(())
     }
 
     /// Declares the exchanges and the bindings of a pool again, and no queue. Bindings go with an exchange that is deleted. Cancelling
     /// leaves a part declared.
-    pub async fn bind_again(&self, pool: &PoolName, has_slots: bool, has_sessions: bool) -> Result<(), DeclareError> {
-        let slots = has_slots.then(|| Declaration::AffinitySlots(pool.clone()));
-        let sessions = has_sessions.then(|| Declaration::Sessions(pool.clone()));
+    pub async fn bind_again(&self, pool: &PoolName, more: MoreQueues) -> Result<(), DeclareError> {
         let declarations = [Declaration::Base, Declaration::Pool(pool.clone())];
-        for declaration in declarations.into_iter().chain(slots).chain(sessions) {
+        for declaration in declarations.into_iter().chain(more.declarations(pool)) {
             topology::bind_again(&self.inner.link, &declaration).await?;
         }
         Ok(())
@@ -134,6 +130,26 @@ impl Broker {
     /// reconnection; cancelling is harmless.
     pub async fn claim_name(&self, worker: &WorkerName) -> Result<bool, QueueError> {
         topology::claim(&self.inner.link, &worker_queue(worker)).await
+    }
+
+    /// Claims a host program for this connection. Returns whether this connection has it.
+    pub async fn claim_program(&self, job_id: JobId) -> Result<bool, QueueError> {
+        topology::claim(&self.inner.link, &program_claim(job_id)).await
+    }
+
+    /// Gives up the claim of a host program. Cancelling is harmless.
+    pub async fn release_program(&self, job_id: JobId) -> Result<(), QueueError> {
+        self.delete_queue(&program_claim(job_id)).await
+    }
+
+    /// Notes on the broker that a host program has started. It can be repeated.
+    pub async fn mark_program(&self, job_id: JobId) -> Result<(), QueueError> {
+        topology::mark(&self.inner.link, &program_mark(job_id), PROGRAM_MARK_EXPIRES_MS).await
+    }
+
+    /// Returns whether a host program has started before.
+    pub async fn is_program_marked(&self, job_id: JobId) -> Result<bool, QueueError> {
+        Ok(self.queue_depth(&program_mark(job_id)).await?.is_some())
     }
 
     /// Takes up to `messages_max` messages out of a queue without becoming its consumer; none if the queue does not exist. If cancelled,

@@ -33,7 +33,7 @@ pub use link::{Release, State};
 pub use message::{HeaderValue, Message, Properties};
 pub use options::{Options, ReplyQueue};
 pub use progress::{ProgressBindings, ProgressConsumer, ProgressPublisher};
-pub use topology::QueueDepth;
+pub use topology::{MoreQueues, QueueDepth};
 pub use url::{BrokerUrl, InvalidBrokerUrl};
 pub use urls::BrokerUrls;
 

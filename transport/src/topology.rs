@@ -59,11 +59,31 @@ pub(crate) enum Declaration {
     AffinitySlots(PoolName),
     /// A pool's queue of sessions.
     Sessions(PoolName),
+    /// A pool's queue of host programs.
+    Programs(PoolName),
     Replies(ClientName),
     /// A pool's queues for jobs that are forwarded to a device class.
     Forwarded(PoolName, ClassKey),
     /// The exchange of progress. The worker of an earlier release may lack the permission for it, so it is not in the base.
     Progress,
+}
+
+/// The queues that a pool has beside those of its priorities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MoreQueues {
+    /// One for each affinity slot and priority.
+    pub slots: bool,
+    pub sessions: bool,
+    pub programs: bool,
+}
+
+impl MoreQueues {
+    pub(crate) fn declarations(self, pool: &PoolName) -> impl Iterator<Item = Declaration> {
+        let slots = self.slots.then(|| Declaration::AffinitySlots(pool.clone()));
+        let sessions = self.sessions.then(|| Declaration::Sessions(pool.clone()));
+        let programs = self.programs.then(|| Declaration::Programs(pool.clone()));
+        slots.into_iter().chain(sessions).chain(programs)
+    }
 }
 
 /// One step of a declaration, with its name in errors.
@@ -101,7 +121,11 @@ impl Declaration {
         if let Some(key) = below(names::TASKS) {
             let slots = names::parse_slot_key(key).map(|(pool, ..)| Self::AffinitySlots(pool));
             let sessions = names::parse_session_key(key).map(Self::Sessions);
-            return slots.or(sessions).or_else(|| names::parse_task_key(key).map(|(pool, _)| Self::Pool(pool)));
+            let programs = names::parse_program_key(key).map(Self::Programs);
+            return slots
+                .or(sessions)
+                .or(programs)
+                .or_else(|| names::parse_task_key(key).map(|(pool, _)| Self::Pool(pool)));
         }
         if let Some(client) = below(names::REPLIES) {
             return client.parse().ok().map(Self::Replies);
@@ -124,6 +148,7 @@ impl Declaration {
             Self::Pool(pool) => format!("pool {pool}"),
             Self::AffinitySlots(pool) => format!("affinity slots of pool {pool}"),
             Self::Sessions(pool) => format!("sessions of pool {pool}"),
+            Self::Programs(pool) => format!("host programs of pool {pool}"),
             Self::Replies(client) => format!("reply queue of {client}"),
             Self::Forwarded(pool, class) => format!("queues of pool {pool} for device class {class}"),
             Self::Progress => "exchange of progress".to_owned(),
@@ -137,6 +162,7 @@ impl Declaration {
             Self::Pool(pool) => tasks::of_pool(pool),
             Self::AffinitySlots(pool) => tasks::of_slots(pool),
             Self::Sessions(pool) => tasks::of_sessions(pool),
+            Self::Programs(pool) => tasks::of_programs(pool),
             Self::Replies(client) => reply_queue(client, options),
             Self::Forwarded(pool, class) => forwarded::steps(pool, *class),
             Self::Progress => vec![exchange(names::PROGRESS, ExchangeKind::Topic, [])],
@@ -159,7 +185,12 @@ impl Declaration {
             }
             Self::Ledger => queue == names::LEDGER_QUEUE || queue == names::DROPPED_QUEUE,
             Self::Progress => false,
-            Self::Pool(_) | Self::AffinitySlots(_) | Self::Sessions(_) | Self::Replies(_) | Self::Forwarded(..) => true,
+            Self::Pool(_)
+            | Self::AffinitySlots(_)
+            | Self::Sessions(_)
+            | Self::Programs(_)
+            | Self::Replies(_)
+            | Self::Forwarded(..) => true,
         }
     }
 }
@@ -258,6 +289,17 @@ pub(crate) async fn claim(link: &Link, queue: &str) -> Result<bool, QueueError> 
         }
     };
     Ok(ask(link, queue, question).await?.unwrap_or(false))
+}
+
+/// Declares a queue that is gone if it is not declared again within this time. It can be repeated.
+pub(crate) async fn mark(link: &Link, queue: &str, expires_ms: u32) -> Result<(), QueueError> {
+    let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    let question = |channel: OpenChannel| async move {
+        let expires = AMQPValue::LongUInt(expires_ms);
+        let arguments = table([("x-queue-type", text("classic")), ("x-expires", expires)]);
+        channel.queue_declare(queue.into(), options, arguments).await
+    };
+    ask(link, queue, question).await.map(drop)
 }
 
 /// Takes up to `messages_max` messages out of a queue without subscribing to it, so that the broker counts no consumer. If cancelled or

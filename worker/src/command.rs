@@ -5,7 +5,9 @@ use std::{io, process::ExitCode};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use tokio::runtime::{self, Runtime};
 
-use crate::{compiler, config, executor, exit, inventory, nvml, privileges, selftest, session, supervisor, telemetry};
+use crate::{
+    compiler, config, executor, exit, inventory, nvml, privileges, program, selftest, session, supervisor, telemetry,
+};
 
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ queues", after_long_help = exit::TABLE)]
@@ -45,6 +47,12 @@ enum Role {
     /// The process that makes a program's driver calls; only a session starts it
     #[command(hide = true)]
     SessionEngine(session::EngineArgs),
+    /// The process that guards a host program; only a worker starts it
+    #[command(hide = true)]
+    Program(program::GuardArgs),
+    /// The first process of a host program's namespace; only a guard starts it
+    #[command(hide = true)]
+    ProgramInit(program::InitArgs),
 }
 
 /// Returns the command-line definition, from which the reference page is generated.
@@ -71,6 +79,8 @@ pub fn main() -> ExitCode {
         Role::CompileChild => compiler::main(),
         Role::Session(args) => session::gate_main(args),
         Role::SessionEngine(args) => session::engine_main(&args),
+        Role::Program(args) => program::guard_main(&args),
+        Role::ProgramInit(args) => program::init_main(&args),
     }
 }
 

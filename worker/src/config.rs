@@ -2,13 +2,14 @@
 
 mod cache;
 mod devices;
+mod environments;
 mod keys;
 mod pool;
 mod size;
 mod time;
 mod value;
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use gpufleet_blobs::{BlobLocation, InvalidBlobLocation};
@@ -18,10 +19,11 @@ use gpufleet_transport::BrokerUrls;
 pub use self::{
     cache::CacheSpec,
     devices::{ChoiceError, DeviceChoice, DeviceName},
+    environments::{EnvironmentSpec, EnvironmentsError},
     keys::KeysError,
-    pool::{PoolSpec, PoolsError, SessionAllowance},
+    pool::{PoolSpec, PoolsError, ProgramAllowance, SessionAllowance},
     size::ByteSize,
-    time::{Allowance, TimeAllowances},
+    time::{Allowance, TimeAllowances, TooLong},
 };
 use crate::{compiler::Sandbox, executor::CudaSpec, session::Listen};
 
@@ -45,6 +47,8 @@ pub mod env {
     pub const METRICS: &str = "GPUFLEET_METRICS";
     pub const SESSION_LISTEN: &str = "GPUFLEET_SESSION_LISTEN";
     pub const SESSION_ADVERTISE: &str = "GPUFLEET_SESSION_ADVERTISE";
+    pub const ENVIRONMENTS: &str = "GPUFLEET_ENVIRONMENTS";
+    pub const PROGRAM_FOLDER: &str = "GPUFLEET_PROGRAM_FOLDER";
     pub const BLOBS: &str = "GPUFLEET_BLOBS";
     pub const BLOB_CACHE: &str = "GPUFLEET_BLOB_CACHE";
     pub const BLOB_CACHE_SIZE: &str = "GPUFLEET_BLOB_CACHE_SIZE";
@@ -127,6 +131,10 @@ pub struct Options {
     ///   session-memory=N%  memory of each device that all sessions together may have [default: 50%]
     ///   session-time-max=TIME  longest time limit of a session [default: 8h]
     ///   session-idle=TIME  end a session that makes no calls for this long [default: 10m]
+    ///   programs=N         run up to N host programs of `gpufleet run --on-worker` at a time, each with a whole device
+    ///                      [default: 0]; needs allow=source
+    ///   program-time-max=TIME  longest time limit of a host program [default: 24h]
+    ///   program-network    let host programs use the network
     ///
     /// In GPUFLEET_POOL, separate several pools with spaces.
     #[arg(
@@ -152,6 +160,25 @@ pub struct Options {
     /// name]
     #[arg(long, value_name = "HOST", env = env::SESSION_ADVERTISE, help_heading = heading::POOLS)]
     session_advertise: Option<String>,
+
+    /// Environment that host programs may run in: a folder with a virtual environment, as in torch=/opt/torch; repeatable
+    ///
+    /// Programs run with its folder `bin` first in PATH. They can read the folder, and not change it. Separate several with spaces in the
+    /// variable.
+    #[arg(
+        long = "environment",
+        value_name = "NAME=FOLDER",
+        env = env::ENVIRONMENTS,
+        value_delimiter = ' ',
+        help_heading = heading::POOLS
+    )]
+    environments: Vec<EnvironmentSpec>,
+
+    /// Folder in which each host program has a folder for its files until it has ended
+    ///
+    /// It needs room for the files of all programs that run. [default: the folder for temporary files]
+    #[arg(long, value_name = "FOLDER", env = env::PROGRAM_FOLDER, help_heading = heading::POOLS)]
+    program_folder: Option<PathBuf>,
 
     /// File of ed25519 public keys (PEM, or one line of base64 each) trusted by pools with allow=signed; repeatable
     #[arg(
@@ -334,6 +361,10 @@ pub struct Config {
     pub session_listen: Listen,
     /// The host that clients reach sessions at, if it is not the one that the worker finds itself.
     pub session_advertise: Option<String>,
+    /// The folders of the environments that host programs may run in, by name.
+    pub environments: BTreeMap<String, PathBuf>,
+    /// The folder for the files of host programs.
+    pub program_folder: PathBuf,
     pub cuda: CudaSpec,
     pub devices: DeviceChoice,
     /// NVIDIA's management library; by default none for emulated devices.
@@ -372,6 +403,8 @@ pub enum ConfigError {
     Pools(#[from] PoolsError),
     #[error(transparent)]
     Keys(#[from] KeysError),
+    #[error(transparent)]
+    Environments(#[from] EnvironmentsError),
     #[error("--no-user-id: pool {0} has users, but jobs that this worker republishes would have none")]
     UsersWithoutIds(PoolName),
     #[error(
@@ -402,6 +435,7 @@ impl TryFrom<Options> for Config {
         if sessions > options.session_listen.places() {
             return Err(ConfigError::SessionPorts { sessions, listen: options.session_listen });
         }
+        let environments = environments::check(options.environments, &options.pools)?;
         let trusted_keys = keys::read(&options.trusted_keys, &options.pools)?;
         let prefetch_bytes = prefetch_bytes(options.prefetch_bytes, &options.pools)?;
         let host = host_name();
@@ -414,6 +448,8 @@ impl TryFrom<Options> for Config {
             trusted_keys,
             session_listen: options.session_listen,
             session_advertise: options.session_advertise,
+            environments,
+            program_folder: options.program_folder.unwrap_or_else(std::env::temp_dir),
             nvml: options.nvml.or_else(|| nvml_default(&options.cuda)),
             cuda: options.cuda,
             devices: options.devices,

@@ -29,6 +29,8 @@ pub fn code(error: &WorkerError) -> ExitCode {
         | WorkerError::Metrics { .. }
         | WorkerError::Traces(_)
         | WorkerError::NameTaken(_)
+        | WorkerError::Programs(_)
+        | WorkerError::ProgramFolder { .. }
         | WorkerError::Blobs(BlobError::Unusable { .. }) => 2,
         // A restart can succeed, because an unreachable store may recover.
         WorkerError::ReadyFile { .. } | WorkerError::Signals(_) | WorkerError::Blobs(_) => 1,

@@ -2,8 +2,8 @@
 //!
 //! One binary has several roles. The supervisor uses AMQP and loads none of NVIDIA's libraries. Each executor child owns one device, and
 //! its death leaves the others running. An open session has a gate, which talks to its client, and an engine, which uses the device. A
-//! short-lived compiler child runs NVRTC, and two more children list the devices and read their sensors. Users run the binary to test a
-//! device (`selftest`) or to compile a file as a worker would (`compile`).
+//! host program has a guard, and an init in namespaces of its own. A short-lived compiler child runs NVRTC, and two more children list the
+//! devices and read their sensors. Users run the binary to test a device (`selftest`) or to compile a file as a worker would (`compile`).
 
 mod affinity;
 mod blobs;
@@ -18,12 +18,14 @@ mod failpoint;
 pub mod forwarding;
 pub mod inventory;
 pub mod ipc;
+mod landlock;
 mod metrics;
 mod network;
 pub mod nvml;
 mod own_executable;
 pub mod policy;
 pub mod privileges;
+pub mod program;
 pub mod quarantine;
 pub mod scheduler;
 pub mod selftest;

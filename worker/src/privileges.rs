@@ -10,7 +10,7 @@ use std::{
 
 use rustix::{
     process::{
-        DumpableBehavior, Pid, Resource, Rlimit, Signal, geteuid, getppid, set_dumpable_behavior,
+        DumpableBehavior, Gid, Pid, Resource, Rlimit, Signal, Uid, getegid, geteuid, getppid, set_dumpable_behavior,
         set_parent_process_death_signal, setrlimit,
     },
     thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs},
@@ -111,6 +111,15 @@ pub fn become_user(user: Option<&str>) -> Result<(), PrivilegeError> {
     drop_capabilities()?;
     // A change of the user may have made the process visible again, depending on fs.suid_dumpable.
     hide()
+}
+
+/// Returns the user and group ids that a process has after [`become_user`].
+pub(crate) fn ids_after_change(user: Option<&str>) -> Result<(Uid, Gid), PrivilegeError> {
+    if !geteuid().is_root() {
+        return Ok((geteuid(), getegid()));
+    }
+    let account = Account::find(user.unwrap_or(USER_DEFAULT))?;
+    Ok((Uid::from_raw(account.uid), Gid::from_raw(account.gid)))
 }
 
 /// Drops every capability of this thread. Under `no_new_privs` it can't regain one.

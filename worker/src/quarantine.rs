@@ -65,7 +65,7 @@ impl Culprit {
             Program::Ptx(text) => part(text.as_bytes()),
             Program::Cubin(Inline::Bytes(bytes)) => part(bytes),
             // Unreachable: such a task is refused earlier.
-            Program::Cubin(Inline::Numbers(_)) | Program::Session { .. } => {}
+            Program::Cubin(Inline::Numbers(_)) | Program::Session { .. } | Program::Host(_) => {}
         }
         task.launches.iter().for_each(|launch| part(launch.entry.as_bytes()));
         Self(hasher.finalize())

@@ -165,6 +165,7 @@ mod tests {
             counter,
             bytes,
             printed,
+            ran_on: None,
         }
     }
 

@@ -123,6 +123,7 @@ mod tests {
             counter: None,
             bytes,
             printed: Some(Printed { offset: second, text: second.to_string() }),
+            ran_on: None,
         }
     }
 

@@ -24,7 +24,13 @@ impl Ledger {
             lease.keep();
             return Ok(None);
         };
-        let attempts = ask("reading a job's attempts", read_attempts(lease.connection(), job_id, key)).await?;
+        let mut attempts = ask("reading a job's attempts", read_attempts(lease.connection(), job_id, key)).await?;
+        if job.is_host_program() {
+            attempts
+                .iter_mut()
+                .filter_map(|attempt| attempt.printf_output.as_mut())
+                .for_each(|output| output.is_tail = true);
+        }
         let outputs = ask("reading a job's outputs", outputs::read(lease.connection(), job_id)).await?;
         lease.keep();
         Ok(Some(JobDetail { job, attempts, outputs }))

@@ -170,7 +170,7 @@ fn kernel_us(launches_us: &[i64]) -> Option<u64> {
 }
 
 fn printed(text: Option<String>, dropped_bytes: Option<i64>) -> Option<PrintfOutput> {
-    Some(PrintfOutput { text: text?, dropped_bytes: dropped_bytes?.unsigned_abs() })
+    Some(PrintfOutput { text: text?, dropped_bytes: dropped_bytes?.unsigned_abs(), is_tail: false })
 }
 
 fn failure(

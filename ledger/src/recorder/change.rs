@@ -346,7 +346,7 @@ impl End {
 impl Printed {
     /// Converts the output, and cuts it to its bounds, because a client may have forged the event.
     fn of(output: &PrintfOutput) -> Option<Self> {
-        let PrintfOutput { text, dropped_bytes } = output.recordable()?;
+        let PrintfOutput { text, dropped_bytes, is_tail: _ } = output.recordable()?;
         Some(Self { text, dropped_bytes: i64::try_from(dropped_bytes).unwrap_or(i64::MAX) })
     }
 }

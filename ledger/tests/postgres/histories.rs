@@ -173,7 +173,7 @@ pub fn ran(job: &JobInfo, attempt: u32, state: AttemptState, started_ms: i64, at
 /// Returns the output of an attempt. Each attempt has another text, and some have none.
 pub fn printed(attempt: u32, state: AttemptState) -> Option<PrintfOutput> {
     let text = format!("attempt {attempt}\n{state}\n");
-    (attempt % 3 != 2).then(|| PrintfOutput { text, dropped_bytes: 1000 * u64::from(attempt) })
+    (attempt % 3 != 2).then(|| PrintfOutput { text, dropped_bytes: 1000 * u64::from(attempt), is_tail: false })
 }
 
 /// Returns timings that all differ, so that no two columns can be confused.

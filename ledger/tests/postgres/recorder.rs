@@ -188,10 +188,10 @@ async fn an_attempts_output_is_kept_with_its_recorded_end_and_within_bounds() {
         Event::AttemptFinished(end) => Event::AttemptFinished(AttemptFinished { printf_output, ..end }),
         other => other,
     };
-    let text = |text: &str| Some(PrintfOutput { text: text.to_owned(), dropped_bytes: 7 });
+    let text = |text: &str| Some(PrintfOutput { text: text.to_owned(), dropped_bytes: 7, is_tail: false });
     let lost = end(AttemptState::Lost, AT + 5, text("half of it"));
     // From a sender that ignores the bounds.
-    let endless = PrintfOutput { text: "\0".repeat(PRINTF_OUTPUT_BYTES_MAX), dropped_bytes: u64::MAX };
+    let endless = PrintfOutput { text: "\0".repeat(PRINTF_OUTPUT_BYTES_MAX), dropped_bytes: u64::MAX, is_tail: false };
     let ended = end(AttemptState::Succeeded, AT + 9, Some(endless.clone()));
     let later = end(AttemptState::Failed, AT + 12, text("a rival"));
     let recorded = async || ledger.job(job.job_id).await.unwrap().unwrap().attempts[0].printf_output.clone();

@@ -3,8 +3,8 @@
 use chrono::DateTime;
 use gpufleet_ledger::{Dimension, HistoryFilter, Ledger, StatisticsFilter, StatisticsRow, recorder::Store};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, Event, Failure, FailureCode, JobId, JobInfo, JobState, SessionProgress, SessionUse,
-    Submitted, Timings, Verdict,
+    AttemptFinished, AttemptState, Event, Failure, FailureCode, JobId, JobInfo, JobState, PrintfOutput,
+    SessionProgress, SessionUse, Submitted, Timings, Verdict,
 };
 
 use crate::{
@@ -93,6 +93,23 @@ async fn a_session_is_recorded_with_its_numbers_and_listed_under_its_label() {
     assert_eq!((listed.len(), listed[0].is_session(), listed[0].state), (1, true, JobState::Succeeded));
     let sum = database.execute("select sum((session ->> 'busy_us')::bigint) from attempts").await;
     assert_eq!(sum.trim(), "12300000");
+}
+
+#[tokio::test]
+async fn a_host_program_counts_with_the_time_that_its_pool_is_charged_and_keeps_the_end_of_its_output() {
+    let (_, mut store, ledger) = Database::opened().await;
+    let job = JobInfo { program: "host".to_owned(), ..session(1) };
+    let failed = SessionUse { exit_code: Some(3), ..SessionUse::default() };
+    let end = ended(&job, AttemptState::Failed, Some(failed.clone()), Some(42_000_000));
+    let Event::AttemptFinished(end) = end else { unreachable!("it is an end") };
+    let output = PrintfOutput { text: "epoch 90\n".to_owned(), dropped_bytes: 70_000, is_tail: true };
+    let end = Event::AttemptFinished(AttemptFinished { printf_output: Some(output.clone()), ..end });
+    record(&mut store, &[end], &[]).await;
+    assert_eq!(counted(&mut store, &ledger).await, 42_000_000);
+    assert_eq!(recorded(&ledger, job.job_id).await, [(AttemptState::Failed, Some(failed))]);
+    let detail = ledger.job(job.job_id).await.unwrap().unwrap();
+    assert!(detail.job.is_host_program() && !detail.job.is_session());
+    assert_eq!(detail.attempts[0].printf_output, Some(output), "it is known to be the end");
 }
 
 #[tokio::test]

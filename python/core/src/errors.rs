@@ -29,7 +29,10 @@ pub fn class_of(error: &SubmitError) -> &'static str {
     match error {
         SubmitError::Invalid(_) => "InvalidJob",
         SubmitError::TooLarge { .. } => "JobTooLarge",
-        SubmitError::NoQueue { .. } | SubmitError::NoSlots { .. } | SubmitError::NoSessions { .. } => "NoQueue",
+        SubmitError::NoQueue { .. }
+        | SubmitError::NoSlots { .. }
+        | SubmitError::NoSessions { .. }
+        | SubmitError::NoPrograms { .. } => "NoQueue",
         SubmitError::Refused { .. } => "QueueFull",
         SubmitError::Unknown { .. } => "MaybeSubmitted",
         SubmitError::Blob { .. } | SubmitError::File { .. } => "StoreFailed",

@@ -22,10 +22,10 @@ use crate::{
         events_session_progress, events_started_ms, events_takes_sessions, events_traceparent, events_user,
         events_weights,
     },
-    replies::{blob_reply, failed, printed_reply, succeeded, unreadable},
+    replies::{blob_reply, failed, host_reply, printed_reply, succeeded, unreadable},
     tasks::{
-        blake3_task, blob_task, catalog_task, kept_task, launches_task, ptx_task, session_task, sharing_task,
-        signed_task, source_task, traced_task,
+        blake3_task, blob_task, catalog_task, host_task, kept_task, launches_task, ptx_task, session_task,
+        sharing_task, signed_task, source_task, traced_task,
     },
 };
 
@@ -81,6 +81,7 @@ fn golden_tasks_of_version_1_decode_to_their_values() {
     check_tasks("task-blake3", &OneOrMany::One(blake3_task()));
     check_tasks("task-keep", &OneOrMany::One(kept_task()));
     check_tasks("task-session", &OneOrMany::One(session_task()));
+    check_tasks("task-host", &OneOrMany::One(host_task()));
     check_tasks("task-share", &OneOrMany::One(sharing_task()));
     check_tasks("task-traceparent", &OneOrMany::One(traced_task()));
     check_tasks("task-launches", &OneOrMany::One(launches_task()));
@@ -105,6 +106,7 @@ fn golden_replies_of_version_1_decode_to_their_values() {
     check_replies("reply-failed", &OneOrMany::One(failed()));
     check_replies("reply-blob", &OneOrMany::One(blob_reply()));
     check_replies("reply-printf", &OneOrMany::One(printed_reply()));
+    check_replies("reply-host", &OneOrMany::One(host_reply()));
     check_replies("reply-unreadable", &OneOrMany::One(unreadable()));
     check_replies("reply-list", &OneOrMany::Many(vec![succeeded(), failed()]));
 }
@@ -123,6 +125,7 @@ fn a_golden_message_of_progress_decodes_to_its_value() {
         counter: Some(Count { done: 6_240, total: 20_000 }),
         bytes: None,
         printed: Some(Printed { offset: 12, text: "epoch 3\n".to_owned() }),
+        ran_on: None,
     };
     let body = golden("progress", "msgpack", || progress.encode());
     assert_eq!(Progress::decode(&body).unwrap(), progress);

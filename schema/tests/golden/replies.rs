@@ -1,7 +1,8 @@
 //! Examples of replies.
 
 use gpufleet_schema::{
-    AttemptState, Dtype, Failure, FailureCode, Inline, Output, OutputData, PrintfOutput, RanOn, Reply, Timings, Verdict,
+    AttemptState, Dtype, Failure, FailureCode, Inline, Output, OutputData, PrintfOutput, RanOn, Reply, SessionUse,
+    Timings, Verdict,
 };
 
 use crate::{id, tasks::little_endian};
@@ -41,6 +42,7 @@ pub(crate) fn succeeded() -> Reply<'static> {
         },
         ran_on: Some(ran_on()),
         printf_output: None,
+        session: None,
     }
 }
 
@@ -77,12 +79,27 @@ pub(crate) fn blob_reply() -> Reply<'static> {
 }
 
 pub(crate) fn printed() -> PrintfOutput {
-    PrintfOutput { text: "thread 0:\tx=1.5 µm\nthread 1:\n".into(), dropped_bytes: 70_000 }
+    PrintfOutput { text: "thread 0:\tx=1.5 µm\nthread 1:\n".into(), dropped_bytes: 70_000, is_tail: false }
 }
 
 /// The reply to a job whose kernels printed.
 pub(crate) fn printed_reply() -> Reply<'static> {
     Reply { printf_output: Some(printed()), ..succeeded() }
+}
+
+/// The reply to a host program that exited with 3.
+pub(crate) fn host_reply() -> Reply<'static> {
+    let message = "the program exited with 3";
+    let used = SessionUse { busy_us: 7, exit_code: Some(3), ..SessionUse::default() };
+    Reply {
+        job_id: Some(id(8)),
+        attempt: 1,
+        failure: Some(Failure::new(Verdict::User, FailureCode::ProgramFailed, message)),
+        ran_on: Some(ran_on()),
+        printf_output: Some(PrintfOutput { text: "epoch 90\n".into(), dropped_bytes: 70_000, is_tail: true }),
+        session: Some(Box::new(used)),
+        ..failed()
+    }
 }
 
 /// The reply to a truncated body.

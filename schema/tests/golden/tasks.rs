@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Arg, BlobDigest, Block, Buffer, Data, Dtype, Grid, Inline, LargeOutputs, Launch, Limits, Number, Program, Requires,
-    SigningKey, Task, TraceContext,
+    Arg, BlobDigest, Block, Buffer, Data, Dtype, Grid, HostProgram, Inline, LargeOutputs, Launch, Limits, Number,
+    Program, Requires, SigningKey, Task, TraceContext,
 };
 
 use crate::id;
@@ -99,6 +99,25 @@ pub(crate) fn session_task() -> Task<'static> {
         },
         reply: Some("golden-client".parse().unwrap()),
         ..Task::new(Program::Session { label: "python train.py".into(), idle_limit_ms: Some(600_000) })
+    }
+}
+
+/// A command that runs on a worker's machine, with its files.
+pub(crate) fn host_task() -> Task<'static> {
+    let upload = Data::Inline(Inline::from(b"a tar archive".to_vec()));
+    Task {
+        job_id: id(8),
+        buffers: vec![Buffer::new("upload", Dtype::U8, vec![13], upload)],
+        limits: Limits { time_limit_ms: Some(14_400_000), attempts_max: Some(1), ..Limits::default() },
+        keep_ms: Some(604_800_000),
+        reply: Some("golden-client".parse().unwrap()),
+        ..Task::new(Program::Host(HostProgram {
+            command: vec!["python".into(), "train.py".into()],
+            environment: "torch".into(),
+            variables: BTreeMap::from([("SEED".to_owned(), "7".to_owned())]),
+            download: vec!["out/**".into()],
+            network: true,
+        }))
     }
 }
 

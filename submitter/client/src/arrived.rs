@@ -38,7 +38,10 @@ pub(crate) fn outcome(arrived: Box<ArrivedReply>, submitted: Instant) -> Result<
             timings: reply.timings,
             ran_on: reply.ran_on,
             printf_output: reply.printf_output,
+            session: reply.session,
             round_trip,
+            // The failure says more than an output that can't be read.
+            outputs: outputs.unwrap_or_default(),
         })));
     }
     let outputs = outputs.map_err(|problem| JobError::BadReply { job_id, problem })?;

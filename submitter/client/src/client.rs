@@ -173,6 +173,16 @@ impl Fleet {
         }))
     }
 
+    /// Returns the number of host programs that wait in a pool for a worker, and of workers that run its host programs. Both are 0 if no
+    /// worker has run host programs of the pool yet. Cancelling the future is harmless.
+    pub async fn program_depth(&self, pool: &PoolName) -> Result<PoolDepth, PoolError> {
+        let depth = self.connection.broker().queue_depth(&topology::program_queue(pool)).await?;
+        Ok(depth.map_or_else(PoolDepth::default, |QueueDepth { messages, consumers }| PoolDepth {
+            messages: messages.into(),
+            consumers,
+        }))
+    }
+
     /// Resolves once the client can't publish, with the reason: the broker is unreachable, or blocks publishers because
     /// of an alarm. Meanwhile, calls of [`Fleet::submit`] wait until [`FleetBuilder::confirm_deadline`]. Cancelling the
     /// future is harmless.

@@ -149,6 +149,11 @@ pub enum DeadError {
     /// The program of a session ran on the machine of the client, and only that can start it again.
     #[error("the message is the request of a session, whose program ran on the machine that requested it")]
     Session,
+    /// A host program may have had effects, and its output and files may have been taken.
+    #[error(
+        "the message is a host program, which may have run already; to run it again, give its command to gpufleet run --on-worker"
+    )]
+    HostProgram,
     #[error("the task of job {job_id} is invalid")]
     Invalid { job_id: JobId, source: Invalid },
     #[error("the new task would be {}, but a message carries at most {} MiB", Size(*.bytes), MESSAGE_BYTES_MAX >> 20)]
@@ -329,6 +334,9 @@ impl DeadLetters {
         if letter.is_of_session() {
             return Err(DeadError::Session);
         }
+        if letter.is_of_host_program() {
+            return Err(DeadError::HostProgram);
+        }
         let (pool, priority) =
             letter.destination().ok_or_else(|| DeadError::NoTask { origin: letter.origin.clone() })?;
         if letter.is_cut() {
@@ -412,6 +420,7 @@ impl DeadError {
         match self {
             Self::NoTask { .. }
             | Self::Session
+            | Self::HostProgram
             | Self::Cut { .. }
             | Self::NotKept
             | Self::LabelsFull { .. }

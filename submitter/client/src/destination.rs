@@ -13,6 +13,8 @@ pub(crate) enum Destination {
     },
     /// The queue of sessions, which have no priorities.
     Sessions { pool: PoolName },
+    /// The queue of host programs, which have no priorities.
+    Programs { pool: PoolName },
 }
 
 impl Destination {
@@ -21,6 +23,7 @@ impl Destination {
             Self::Tasks { pool, priority, slot: Some(slot) } => topology::slot_key(pool, *slot, *priority),
             Self::Tasks { pool, priority, slot: None } => topology::task_key(pool, *priority),
             Self::Sessions { pool } => topology::session_key(pool),
+            Self::Programs { pool } => topology::program_key(pool),
         }
     }
 }

@@ -89,6 +89,9 @@ pub enum SubmitError {
     /// No worker of the pool has ever offered sessions ([`Fleet::open_session`](crate::Fleet::open_session)).
     #[error("pool {pool} takes no sessions: none of its workers has sessions=1 or more")]
     NoSessions { pool: PoolName },
+    /// No worker of the pool has ever offered to run host programs ([`Job::host`](crate::Job::host)).
+    #[error("pool {pool} runs no host programs: none of its workers has programs=1 or more")]
+    NoPrograms { pool: PoolName },
     /// The broker refused the job. The queue has room again when workers have taken jobs from it: see
     /// [`SubmitError::retry_after`].
     #[error(
@@ -102,6 +105,12 @@ pub enum SubmitError {
         humantime::format_duration(RETRY_AFTER)
     )]
     SessionRefused { pool: PoolName },
+    /// The broker refused the host program, as it refuses a job ([`SubmitError::Refused`]).
+    #[error(
+        "the queue of host programs of pool {pool} is full or unavailable; try again after {}",
+        humantime::format_duration(RETRY_AFTER)
+    )]
+    ProgramRefused { pool: PoolName },
     /// The confirm did not arrive in time. The broker may have the job; submitting it again with the same id is
     /// harmless.
     #[error("the broker did not confirm job {job_id}; it may or may not have arrived")]
@@ -140,7 +149,7 @@ impl SubmitError {
     /// Returns how long to wait before submitting the same job again; `None` if that would not help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Refused { .. } | Self::SessionRefused { .. } => Some(RETRY_AFTER),
+            Self::Refused { .. } | Self::SessionRefused { .. } | Self::ProgramRefused { .. } => Some(RETRY_AFTER),
             Self::Unknown { .. } => Some(Duration::ZERO),
             _ => None,
         }
@@ -166,6 +175,7 @@ impl SubmitError {
             Destination::Tasks { pool, slot: Some(_), .. } => Self::NoSlots { pool },
             Destination::Tasks { pool, priority, slot: None } => Self::NoQueue { pool, priority },
             Destination::Sessions { pool } => Self::NoSessions { pool },
+            Destination::Programs { pool } => Self::NoPrograms { pool },
         }
     }
 
@@ -173,6 +183,7 @@ impl SubmitError {
         match destination {
             Destination::Tasks { pool, priority, .. } => Self::Refused { pool, priority },
             Destination::Sessions { pool } => Self::SessionRefused { pool },
+            Destination::Programs { pool } => Self::ProgramRefused { pool },
         }
     }
 }
@@ -189,6 +200,17 @@ mod tests {
         let error = SubmitError::of_publish(unroutable, JobId::new(), &destination);
         assert_eq!(error.to_string(), "pool team-a takes no sessions: none of its workers has sessions=1 or more");
         let nacked = PublishError::Nacked { routing_key: "team-a.session".to_owned() };
+        assert!(SubmitError::of_publish(nacked, JobId::new(), &destination).retry_after().is_some());
+    }
+
+    #[test]
+    fn a_host_program_that_no_queue_takes_names_the_setting_of_the_pool() {
+        let unroutable =
+            PublishError::Unroutable { exchange: "e".to_owned(), routing_key: "team-a.program".to_owned() };
+        let destination = Destination::Programs { pool: "team-a".parse().unwrap() };
+        let error = SubmitError::of_publish(unroutable, JobId::new(), &destination);
+        assert_eq!(error.to_string(), "pool team-a runs no host programs: none of its workers has programs=1 or more");
+        let nacked = PublishError::Nacked { routing_key: "team-a.program".to_owned() };
         assert!(SubmitError::of_publish(nacked, JobId::new(), &destination).retry_after().is_some());
     }
 

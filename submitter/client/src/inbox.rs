@@ -351,6 +351,7 @@ mod tests {
             timings: Timings::default(),
             ran_on: None,
             printf_output: None,
+            session: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The description of a job.
 
 mod buffers;
+mod host;
 mod launches;
 
 use std::{borrow::Cow, time::Duration};

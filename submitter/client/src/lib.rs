@@ -21,6 +21,7 @@
 //! message go through a blob store: [`FleetBuilder::blobs`].
 
 mod actions;
+pub mod archive;
 mod array;
 mod array_file;
 mod arrived;
@@ -92,5 +93,6 @@ pub use stored::{StoreError, StoredArray};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/src/clients/rust.md")]
+#[doc = include_str!("../../../docs/src/guides/host-programs.md")]
 #[doc = include_str!("../../../docs/src/guides/many-jobs.md")]
 pub struct Readme;

@@ -121,7 +121,10 @@ async fn outcome(
     let timings = timings.unwrap_or_default();
     if state != AttemptState::Succeeded {
         let (failure, round_trip) = (decisive.failure.map(failure), since.elapsed());
-        let failed = FailedJob { job_id, state, attempt, failure, timings, ran_on, printf_output, round_trip };
+        let session = detail.job.is_host_program().then_some(decisive.session).flatten().map(Box::new);
+        let outputs = Vec::new();
+        let failed =
+            FailedJob { job_id, state, attempt, failure, timings, ran_on, printf_output, session, round_trip, outputs };
         return Err(JobError::Failed(Box::new(failed)));
     }
     let kept = KeptResult::of(detail, ledger, store).map_err(|error| unavailable(job_id, &error))?;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use gpufleet_schema::{AttemptState, Failure, JobId, PrintfOutput, RanOn, Timings};
+use gpufleet_schema::{AttemptState, Failure, JobId, PrintfOutput, RanOn, SessionUse, Timings};
 
-use crate::{Array, ArrayError, Element};
+use crate::{Array, ArrayError, Element, UnreadOutput};
 
 /// The outputs of a job that succeeded, and what the worker measured. `O` is [`UnreadOutput`](crate::UnreadOutput) for outputs
 /// that may still be in the blob store ([`JobHandle::wait_unread`](crate::JobHandle::wait_unread)).
@@ -40,8 +40,12 @@ pub struct FailedJob {
     pub ran_on: Option<RanOn>,
     /// The text that the kernels printed before the job ended.
     pub printf_output: Option<PrintfOutput>,
+    /// What a host program did, with its exit code; `None` for other jobs.
+    pub session: Option<Box<SessionUse>>,
     /// Time from the call of `submit` to the arrival of the reply, by this process's clock.
     pub round_trip: Duration,
+    /// The files and the output of a host program that failed. Other failed jobs have no outputs.
+    pub outputs: Vec<(String, UnreadOutput)>,
 }
 
 impl FailedJob {

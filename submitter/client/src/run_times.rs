@@ -35,8 +35,8 @@ impl JobKind {
             Program::Source { code, options } => (code, options).hash(&mut hasher),
             Program::Ptx(text) => text.hash(&mut hasher),
             Program::Cubin(Inline::Bytes(bytes)) => bytes.hash(&mut hasher),
-            // Workers refuse a cubin that is not bytes. Nothing is learned from sessions.
-            Program::Cubin(_) | Program::Session { .. } => {}
+            // Workers refuse a cubin that is not bytes. Nothing is learned from sessions and host programs.
+            Program::Cubin(_) | Program::Session { .. } | Program::Host(_) => {}
         }
         for (name, number) in &task.arguments {
             (name, magnitude(*number)).hash(&mut hasher);
@@ -128,6 +128,7 @@ mod tests {
             timings: Timings { launches_us: vec![kernel_us], compile_us: 1_000_000, ..Timings::default() },
             ran_on: None,
             printf_output: None,
+            session: None,
         }
     }
 

@@ -112,12 +112,12 @@ impl Submission {
             return Err(SubmitError::TooLarge { job_id, problem: TooLarge::task(task, body.len() as u64) });
         }
         let inbox = connection.inbox();
-        let is_session = matches!(task.program, Program::Session { .. });
-        // The time of a session is that of a person or a program, and says nothing about the next one.
-        let kind = (body.len() < PACKED_BYTES_MAX && !is_session).then(|| JobKind::of(task));
+        let is_alone = matches!(task.program, Program::Session { .. } | Program::Host(_));
+        // The time of a session or a host program is that of a person or a program, and says nothing about the next one.
+        let kind = (body.len() < PACKED_BYTES_MAX && !is_alone).then(|| JobKind::of(task));
         let run_us = match connection.replies_kept() {
-            // A session is open for long, and its message is unacknowledged until it ends.
-            _ if is_session => Some(PACKED_RUN_US_MAX),
+            // They take long, and their message is unacknowledged until they end.
+            _ if is_alone => Some(PACKED_RUN_US_MAX),
             // The reply to a list of jobs is a list.
             Some(_) => Some(PACKED_RUN_US_MAX),
             None => kind.and_then(|kind| inbox.run_times().expected_us(kind)),
@@ -131,9 +131,10 @@ impl Submission {
             }
         };
         let reply_route = reply_route.ok_or(SubmitError::AlreadySubmitted { job_id })?;
-        let destination = match is_session {
-            true => Destination::Sessions { pool },
-            false => Destination::Tasks { pool, priority, slot },
+        let destination = match task.program {
+            Program::Session { .. } => Destination::Sessions { pool },
+            Program::Host(_) => Destination::Programs { pool },
+            _ => Destination::Tasks { pool, priority, slot },
         };
         Ok(Self { body, member: Member { info, reply_route, span }, destination, run_us })
     }

@@ -227,6 +227,7 @@ mod tests {
             timings: Timings::default(),
             ran_on: None,
             printf_output: None,
+            session: None,
         };
         let replies = vec![reply(&done, AttemptState::Succeeded), reply(&dead, AttemptState::Dead)];
         inbox.unreported().add(vec![done, dead.clone()]).unwrap();

@@ -2,8 +2,8 @@
 
 use super::{
     actions, blobs, cancel, completions, dead, doctor, environment, exit, export, fetch, history, init, kernels,
-    keygen, local, logs, man, map, permissions, pools, report, rerun, run, show, stats, submit, top, usage, wait, why,
-    workers,
+    keygen, local, logs, man, map, notebook, permissions, pools, report, rerun, run, show, stats, submit, top, usage,
+    wait, why, workers,
 };
 use clap::{Parser, Subcommand};
 
@@ -32,6 +32,7 @@ pub enum Command {
     Submit(Box<submit::Options>),
     Map(Box<map::Options>),
     Run(Box<run::Options>),
+    Notebook(notebook::Options),
     Wait(wait::Options),
     Fetch(fetch::Options),
     Cancel(cancel::Options),

@@ -254,6 +254,9 @@ fn complaint(error: &DeadError) -> Complaint {
         }
         DeadError::Session => told(Exit::BadInput)
             .hint("start the program again there with gpufleet run; `gpufleet dead discard` discards the message"),
+        DeadError::HostProgram => {
+            told(Exit::BadInput).hint("after that, `gpufleet dead discard` discards the message")
+        }
         DeadError::Cut { .. } | DeadError::TooLarge { .. } => told(Exit::BadInput)
             .hint(format!("submit the job again from its source, but smaller: {}", TooLarge::ADVICE)),
         DeadError::LabelsFull { .. } => told(Exit::BadInput).hint(format!(

@@ -51,7 +51,7 @@ Exit codes:
     1  internal error of gpufleet
     2  wrong usage: an unknown or invalid option or argument
     3  bad input: an unreadable file, a wrong shape, an unknown kernel, a missing program, a pool
-       without sessions
+       without sessions or host programs
     4  the job failed because of its program or data: compile error, invalid task, kernel fault
     5  the job reached a limit (time, queue, device memory) or was cancelled
     6  --timeout passed; a submitted job keeps running, and a cancellation stays in force

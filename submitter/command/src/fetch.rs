@@ -20,9 +20,11 @@ use super::{
     waiting::{self, Spinner},
 };
 
+mod program;
+
 /// Write the kept outputs of a job to files
 ///
-/// A job keeps its outputs if it was submitted with --keep or --detach, or with a blob store. They can be fetched from any machine until they expire.
+/// A job keeps its outputs if it was submitted with --keep or --detach, or with a blob store. A host program keeps them also if it failed. They can be fetched from any machine until they expire.
 /// `gpufleet show ID` lists them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", json::FETCH, exit::TABLE))]
@@ -33,9 +35,13 @@ pub struct Options {
     /// File to write an output to; the extension decides the format: .npy, .png, else raw bytes. Repeatable
     #[arg(long, visible_alias = "save", value_name = "NAME=FILE")]
     out: Vec<FileSpec>,
-    /// Folder to write all outputs to, each as NAME.npy. It is created if needed
+    /// Folder to write all outputs to, each as NAME.npy. It is created if needed. The files of a host program are unpacked there, and its
+    /// output goes to the file `log`
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "out")]
     dir: Option<PathBuf>,
+    /// Replace files that exist in the folder with those of a host program
+    #[arg(long, requires = "dir")]
+    force: bool,
     #[command(flatten)]
     output: OutputOptions,
     #[command(flatten)]
@@ -71,6 +77,13 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
         true => Some(connection::blob_store(&options.blobs).await?),
         false => None,
     };
+    if let Some(dir) = options.dir.as_deref().filter(|_| detail.job.is_host_program()) {
+        std::fs::create_dir_all(dir).map_err(|problem| files::unwritable(dir, &problem))?;
+        let fetched = program::fetch(*detail, &ledger, store.as_ref(), dir, options.force).await?;
+        ledger.close().await;
+        options.output.format.print(&fetched, |fetched| describe(fetched))?;
+        return Ok(Exit::Success);
+    }
     let result = kept::result(*detail, &ledger, store.as_ref())?;
     let wanted = wanted(&result, options)?;
     if let Some(dir) = &options.dir {

@@ -3,7 +3,7 @@
 use clap::Command;
 
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Run jobs", &["submit", "map", "run", "wait", "fetch", "cancel", "rerun", "retry"]),
+    ("Run jobs", &["submit", "map", "run", "notebook", "wait", "fetch", "cancel", "rerun", "retry"]),
     ("Look at jobs", &["history", "show", "logs", "why", "report", "export", "stats", "usage"]),
     ("Look after a fleet", &["pools", "workers", "top", "doctor", "dead", "actions"]),
     ("Set up", &["local", "init", "kernels", "blobs", "keygen", "permissions", "completions", "man", "help"]),

@@ -48,7 +48,7 @@ pub struct Filters {
     /// Only jobs in this state: queued, running, succeeded, failed, cancelled, expired or dead. Repeatable
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     state: Vec<JobState>,
-    /// Only jobs that ran this catalog kernel, or this entry of a program, and sessions with this label
+    /// Only jobs that ran this catalog kernel, or this entry of a program, and sessions and host programs with this label
     #[arg(long)]
     kernel: Option<String>,
     /// Only jobs of this pool

@@ -52,7 +52,9 @@ versions only add fields.
             device_name, emulated), memory_bytes, used
   used      of all sessions together: processes (that used the device), calls, waits (calls that
             the program waited for), sent_bytes, received_bytes, busy_us (of the device),
-            memory_bytes (of the lease), memory_bytes_peak";
+            memory_bytes (of the lease), memory_bytes_peak
+  program   of --on-worker, else null: job_id, ran_on (null if no device ran it), folder and files
+            (what came back)";
 
 /// What `gpufleet history -o json` prints.
 pub const HISTORY: &str = "\
@@ -159,7 +161,9 @@ JSON: one object. Later versions only add fields, and reasons.
            reason: no_consumer, over_share, memory, jobs_ahead, busy_worker, retry_due,
            ledger_and_broker_disagree, or, if the broker was not asked, ask_broker; for a session
            no_consumer, no_sessions (the pool takes none), lease_too_large (for each device),
-           sessions_open (as many as may be), memory, or lease (no obstacle is known)";
+           sessions_open (as many as may be), memory, or lease (no obstacle is known); for a host
+           program no_consumer, no_programs (the pool runs none), retry_due, devices_in_use, or device
+           (no obstacle is known)";
 
 /// What `gpufleet doctor -o json` prints.
 pub const DOCTOR: &str = "\

@@ -36,6 +36,7 @@ mod logs;
 mod lookup;
 mod man;
 mod map;
+mod notebook;
 mod options;
 mod outage;
 mod output;
@@ -111,6 +112,7 @@ fn execute(options: Options) -> Result<ExitCode, Complaint> {
     let exit = match options.command {
         // It exits with the code of the user's command.
         Command::Run(options) => return block_on(run::run(*options)),
+        Command::Notebook(options) => return block_on(notebook::run(options)),
         Command::Completions(options) => completions::run(&options, Options::command()),
         Command::Init(options) => init::run(&options),
         Command::Man(options) => man::run(&options, Options::command()),

@@ -1,7 +1,7 @@
-//! `gpufleet logs`: prints the printf output of a job's kernels.
+//! `gpufleet logs`: prints the printf output of a job's kernels, or the output of a host program.
 
 use clap::Args;
-use gpufleet::schema::AttemptState;
+use gpufleet::schema::{AttemptState, PrintfOutput, host_program::LOG};
 use gpufleet_ledger::{AttemptRow, JobDetail};
 
 use super::{
@@ -17,10 +17,10 @@ use super::{
 
 mod follow;
 
-/// Print the printf output of a job's kernels
+/// Print the printf output of a job's kernels, or the output of a host program
 ///
 /// The text goes to standard output unchanged. A note on standard error says if the attempt printed nothing, or more than the 64 KiB
-/// that are kept.
+/// that are kept: the beginning of what kernels print, and the end of what a host program writes.
 ///
 /// With --follow, the text of a job that runs comes from the broker, while the ledger says when the job has ended. The exit code is then
 /// that of the job, as for `gpufleet wait`.
@@ -70,9 +70,18 @@ fn logs(detail: &JobDetail, number: Option<u32>) -> Result<Logs<'_>, Complaint> 
     let attempt = detail.attempts.iter().find(|attempt| attempt.attempt == number);
     let attempt = attempt.ok_or_else(|| no_such_attempt(detail, number))?;
     Ok(match &attempt.printf_output {
-        Some(printed) => Logs { text: &printed.text, note: printed::missing(printed) },
+        Some(printed) => Logs { text: &printed.text, note: missing(detail, printed) },
         None => Logs { text: "", note: Some(nothing(detail, attempt)) },
     })
+}
+
+/// The note about an incomplete text. A host program may have kept all of its output.
+fn missing(detail: &JobDetail, printed: &PrintfOutput) -> Option<String> {
+    let missing = printed::missing(printed)?;
+    let log = detail.outputs.iter().find(|output| output.name == LOG && printed.is_tail && !output.is_expired);
+    let Some(_) = log else { return Some(missing) };
+    let id = detail.job.job_id;
+    Some(format!("{missing}; `gpufleet fetch {id} --dir DIRECTORY` writes all of it to DIRECTORY/log"))
 }
 
 fn nothing(detail: &JobDetail, attempt: &AttemptRow) -> String {
@@ -99,15 +108,14 @@ fn no_such_attempt(detail: &JobDetail, number: u32) -> Complaint {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet::schema::PrintfOutput;
-
     use super::*;
     use crate::{history::tests::job, show::tests::attempt};
 
     const ID: &str = "01990f3e-0000-7000-8000-000000000001";
 
     fn detail() -> JobDetail {
-        let printed = |text: &str, dropped_bytes| Some(PrintfOutput { text: text.to_owned(), dropped_bytes });
+        let printed =
+            |text: &str, dropped_bytes| Some(PrintfOutput { text: text.to_owned(), dropped_bytes, is_tail: false });
         let first =
             AttemptRow { attempt: 1, state: AttemptState::Lost, printf_output: printed("half\n", 0), ..attempt() };
         let second = AttemptRow { attempt: 2, printf_output: printed("all of it\n", 70), ..attempt() };
@@ -125,6 +133,26 @@ mod tests {
         let complaint = logs(&detail, Some(7)).unwrap_err();
         assert_eq!(complaint.exit, Exit::NotFound);
         assert!(complaint.hint.unwrap().contains("1, 2"));
+    }
+
+    #[test]
+    fn of_a_host_program_the_note_names_where_all_of_its_output_is() {
+        let mut detail = detail();
+        detail.attempts[1].printf_output.as_mut().unwrap().is_tail = true;
+        let note = "only the last 10 bytes are here; 70 before them were left out";
+        assert_eq!(logs(&detail, None).unwrap().note.unwrap(), note);
+        detail.outputs = vec![gpufleet_ledger::OutputRow {
+            name: LOG.to_owned(),
+            dtype: gpufleet::schema::Dtype::U8,
+            shape: vec![80],
+            digest: None,
+            expires_at: chrono::DateTime::UNIX_EPOCH,
+            is_expired: false,
+        }];
+        let told = logs(&detail, None).unwrap().note.unwrap();
+        assert_eq!(told, format!("{note}; `gpufleet fetch {ID} --dir DIRECTORY` writes all of it to DIRECTORY/log"));
+        detail.outputs[0].is_expired = true;
+        assert_eq!(logs(&detail, None).unwrap().note.unwrap(), note);
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub struct Options {
     /// Let the producer open sessions in its pools (gpufleet run), which run any code on their workers
     #[arg(long)]
     sessions: bool,
+    /// Let the producer run host programs in its pools (gpufleet run --on-worker), which run any code on their workers' machines
+    #[arg(long)]
+    programs: bool,
     /// Name of the broker user [default: gpufleet-ROLE]
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -47,6 +50,7 @@ const EXAMPLES: &str = "\
 Examples:
   gpufleet permissions --role producer --pool team-a --user anna
   gpufleet permissions --role producer --pool team-a --user bert --sessions
+  gpufleet permissions --role producer --pool team-a --user carla --sessions --programs
   gpufleet permissions --role worker --pool default --pool team-a";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -107,12 +111,20 @@ fn commands(options: &Options) -> Result<String, Complaint> {
             Complaint::usage("--sessions is for producers").hint("add --role producer, or leave --sessions out")
         );
     }
+    if options.programs && !roles.contains(&Role::Producer) {
+        return Err(
+            Complaint::usage("--programs is for producers").hint("add --role producer, or leave --programs out")
+        );
+    }
     let mut rights = Rights::default();
     for role in &roles {
         rights.add(*role, &options.pool, &user)?;
     }
     if options.sessions {
         rights.add_sessions(&some(&options.pool, Role::Producer)?);
+    }
+    if options.programs {
+        rights.add_programs(&some(&options.pool, Role::Producer)?);
     }
     let mut text = format!("# User {user} in vhost {}: {}.\n", options.vhost, names.join(" and "));
     for role in &roles {
@@ -206,10 +218,16 @@ impl Rights {
         self.keys(TASKS).write.insert(session_keys_of(pools));
     }
 
+    /// Lets a producer run host programs. It is a right of its own, because a host program runs any code on the worker's machine.
+    fn add_programs(&mut self, pools: &str) {
+        self.keys(TASKS).write.insert(program_keys_of(pools));
+    }
+
     fn add_worker(&mut self, pools: &str) {
         let queues = [
             below(TASKS, &keys_of(pools)),
             below(TASKS, &session_keys_of(pools)),
+            below(TASKS, &program_keys_of(pools)),
             below(FORWARDED, &forwarded_keys_of(pools)),
         ];
         let ladder = RETRY_LADDER.map(|rung| escaped(rung.name));
@@ -230,8 +248,9 @@ impl Rights {
         self.write.insert(escaped(PROGRESS));
         self.keys(PROGRESS).write.insert(format!("{pools}\\.{ANY_POOL}\\.{ID}"));
         let tasks = self.keys(TASKS);
-        tasks.write.extend([keys_of(pools), session_keys_of(pools)]);
-        tasks.read.extend([keys_of(pools), session_keys_of(pools)]);
+        let keys = [keys_of(pools), session_keys_of(pools), program_keys_of(pools)];
+        tasks.write.extend(keys.clone());
+        tasks.read.extend(keys);
         self.keys(TASKS_OPERATOR).read.insert(keys_of(pools));
         let forwarded = self.keys(FORWARDED);
         forwarded.write.insert(forwarded_keys_of(pools));
@@ -291,6 +310,11 @@ fn session_keys_of(pools: &str) -> String {
     format!("{pools}\\.session")
 }
 
+/// The routing key of host programs: [`program_key`](gpufleet::schema::topology::program_key).
+fn program_keys_of(pools: &str) -> String {
+    format!("{pools}\\.program")
+}
+
 /// The routing keys of submissions to the pools.
 fn submission_keys_of(pools: &str) -> String {
     format!("submitted\\.{pools}")
@@ -330,12 +354,19 @@ mod tests {
     fn printed(roles: &[Role], pools: &[&str], user: Option<&str>) -> Result<String, Complaint> {
         let pool = pools.iter().map(|pool| pool.parse().unwrap()).collect();
         let user = user.map(str::to_owned);
-        commands(&Options { role: roles.to_vec(), pool, sessions: false, user, vhost: "/".to_owned() })
+        commands(&Options { role: roles.to_vec(), pool, sessions: false, programs: false, user, vhost: "/".to_owned() })
     }
 
     fn with_sessions(role: Role) -> Result<String, Complaint> {
         let pool = vec!["team-a".parse().unwrap()];
-        commands(&Options { role: vec![role], pool, sessions: true, user: None, vhost: "/".to_owned() })
+        commands(&Options {
+            role: vec![role],
+            pool,
+            sessions: true,
+            programs: false,
+            user: None,
+            vhost: "/".to_owned(),
+        })
     }
 
     #[test]
@@ -350,6 +381,21 @@ mod tests {
         let without = printed(&[Role::Producer], &["team-a"], None).unwrap();
         assert!(!without.contains("session"), "{without}");
         assert_eq!(with_sessions(Role::Worker).unwrap_err().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn only_a_producer_who_may_run_host_programs_may_use_their_key() {
+        let with_programs = |role| {
+            let pool = vec!["team-a".parse().unwrap()];
+            let options =
+                Options { role: vec![role], pool, sessions: false, programs: true, user: None, vhost: "/".to_owned() };
+            commands(&options)
+        };
+        let key = "'gpufleet.v1.tasks' '^(team-a(\\.[0-7])?\\.(high|normal|low)|team-a\\.program)$' '^$'";
+        let printed = with_programs(Role::Producer).unwrap();
+        assert!(printed.contains(key) && !printed.contains("session"), "{printed}");
+        assert!(!with_sessions(Role::Producer).unwrap().contains("program"));
+        assert_eq!(with_programs(Role::Recorder).unwrap_err().exit, Exit::Usage);
     }
 
     #[test]

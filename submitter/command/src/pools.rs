@@ -87,6 +87,11 @@ pub async fn session_depth(fleet: &Fleet, pool: &PoolName) -> Result<PoolDepth, 
     fleet.session_depth(pool).await.map_err(|error| Complaint::new(Exit::Broker, super::complaint::chain(&error)))
 }
 
+/// The host programs that wait in a pool.
+pub async fn program_depth(fleet: &Fleet, pool: &PoolName) -> Result<PoolDepth, Complaint> {
+    fleet.program_depth(pool).await.map_err(|error| Complaint::new(Exit::Broker, super::complaint::chain(&error)))
+}
+
 const COLUMNS: [Column; 10] = [
     Column::Left("POOL"),
     Column::Right("WAITING"),

@@ -15,14 +15,27 @@ pub fn whole(printed: &PrintfOutput) -> String {
     text
 }
 
-/// The beginning of the text, and the command that prints the rest.
+/// The beginning of the text, or its end if the text is the end of an output, and the command that prints the rest.
 pub fn beginning(printed: &PrintfOutput, rest: &str) -> String {
+    if printed.is_tail {
+        return end(printed, rest);
+    }
     let shown: usize = printed.text.split_inclusive('\n').take(LINES_MAX).map(str::len).sum();
     let shown = printed.text.floor_char_boundary(shown.min(BYTES_MAX));
     if shown == printed.text.len() {
         return whole(printed);
     }
     format!("printed by the kernels:\n{}  (shortened; `{rest}` prints all of it)\n", barred(&printed.text[..shown]))
+}
+
+/// The last lines of a host program's output.
+fn end(printed: &PrintfOutput, rest: &str) -> String {
+    let text = printed.text.as_str();
+    let shown: usize = text.split_inclusive('\n').rev().take(LINES_MAX).map(str::len).sum();
+    let shown = &text[text.ceil_char_boundary(text.len() - shown.min(BYTES_MAX))..];
+    let is_all = shown.len() == text.len() && printed.dropped_bytes == 0;
+    let note = if is_all { String::new() } else { format!("  (the end; `{rest}` prints more)\n") };
+    format!("written by the program:\n{}{note}", barred(shown))
 }
 
 /// What the attempt printed that decided the outcome.
@@ -33,9 +46,11 @@ pub fn by_deciding_attempt(detail: &JobDetail) -> Option<PrintfOutput> {
 
 /// The remark about an incomplete text.
 pub fn missing(printed: &PrintfOutput) -> Option<String> {
-    let PrintfOutput { text, dropped_bytes } = printed;
-    (*dropped_bytes > 0)
-        .then(|| format!("only the first {} bytes were kept; {dropped_bytes} more were dropped", text.len()))
+    let PrintfOutput { text, dropped_bytes, is_tail } = printed;
+    (*dropped_bytes > 0).then(|| match is_tail {
+        true => format!("only the last {} bytes are here; {dropped_bytes} before them were left out", text.len()),
+        false => format!("only the first {} bytes were kept; {dropped_bytes} more were dropped", text.len()),
+    })
 }
 
 fn barred(text: &str) -> String {
@@ -47,7 +62,7 @@ mod tests {
     use super::*;
 
     fn printed(text: &str, dropped_bytes: u64) -> PrintfOutput {
-        PrintfOutput { text: text.to_owned(), dropped_bytes }
+        PrintfOutput { text: text.to_owned(), dropped_bytes, is_tail: false }
     }
 
     #[test]
@@ -57,6 +72,16 @@ mod tests {
             whole(&printed("x=1\n", 9)),
             "printed by the kernels:\n  | x=1\n  (only the first 4 bytes were kept; 9 more were dropped)\n"
         );
+    }
+
+    #[test]
+    fn of_a_host_program_the_end_is_shown() {
+        let tail = |text: &str, dropped_bytes| PrintfOutput { is_tail: true, ..printed(text, dropped_bytes) };
+        assert_eq!(beginning(&tail("a\nb\n", 0), "r"), "written by the program:\n  | a\n  | b\n");
+        let long = beginning(&tail(&("first\n".to_owned() + &"line\n".repeat(LINES_MAX)), 0), "gpufleet logs 0199");
+        assert!(!long.contains("first") && long.matches("| line").count() == LINES_MAX, "{long}");
+        assert!(long.ends_with("  (the end; `gpufleet logs 0199` prints more)\n"), "{long}");
+        assert_eq!(missing(&tail("x=1\n", 9)).unwrap(), "only the last 4 bytes are here; 9 before them were left out");
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod line;
 mod log;
 mod printing;
 mod subscription;
-mod text;
+pub mod text;
 mod update;
 
 use line::Standing;
@@ -202,10 +202,25 @@ impl ProgressDisplay {
                 self.printed.start_over(&self.spinner);
                 whole.iter().for_each(|_| output::note(&format!("attempt {attempt} printed:")));
             }
-            if !self.printed.complete(whole.as_ref().map_or("", |whole| &whole.text)) {
-                output::note(&format!("some of the text was not received; `gpufleet logs {job_id}` prints all of it"));
+            let is_complete = self.printed.complete(whole.as_ref());
+            let is_tail = whole.as_ref().is_some_and(|whole| whole.is_tail && whole.dropped_bytes > 0);
+            match (is_complete, is_tail) {
+                // All of it was printed, although the outcome has its end alone.
+                (true, true) => {}
+                (true, false) => {
+                    whole.as_ref().and_then(printed::missing).iter().for_each(|missing| output::warn(missing))
+                }
+                (false, true) => output::note(&format!(
+                    "some of the output was not received; if the job keeps it, `gpufleet fetch {job_id} --dir DIRECTORY` writes all of it to \
+                     DIRECTORY/log"
+                )),
+                (false, false) => {
+                    output::note(&format!(
+                        "some of the text was not received; `gpufleet logs {job_id}` prints all of it"
+                    ));
+                    whole.as_ref().and_then(printed::missing).iter().for_each(|missing| output::warn(missing));
+                }
             }
-            whole.as_ref().and_then(printed::missing).iter().for_each(|missing| output::warn(missing));
         }
         self.printed.result()
     }

@@ -58,6 +58,12 @@ fn plan(job: &JobRow) -> Plan {
             Complaint::bad_input(format!("job {id} was a session, whose program ran on the machine that requested it"))
                 .hint("start the program again there: gpufleet run --memory SIZE -- COMMAND"),
         ),
+        _ if job.is_host_program() => Plan::Refuse(
+            Complaint::bad_input(format!(
+                "job {id} was a host program, whose command and files the fleet does not keep"
+            ))
+            .hint("run the command again: gpufleet run --on-worker --env NAME -- COMMAND"),
+        ),
         JobState::Dead => Plan::Replay,
         state @ (JobState::Queued | JobState::Running) => Plan::Refuse(
             Complaint::bad_input(format!("job {id} is {state}, so it needs no rerun"))
@@ -95,6 +101,10 @@ mod tests {
         };
         assert!(
             matches!(plan(&session), Plan::Refuse(complaint) if complaint.hint.as_ref().unwrap().contains("gpufleet run"))
+        );
+        let host = JobRow { program: Some("host".to_owned()), ..session.clone() };
+        assert!(
+            matches!(plan(&host), Plan::Refuse(complaint) if complaint.hint.as_ref().unwrap().contains("--on-worker"))
         );
         let planned = |state| plan(&JobRow { state, ..job("01990f3e-0000-7000-8000-000000000001") });
         assert_eq!(planned(JobState::Dead), Plan::Replay);

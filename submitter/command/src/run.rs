@@ -1,6 +1,6 @@
-//! `gpufleet run`: runs a program on this machine with the GPU of a worker.
+//! `gpufleet run`: runs a program on this machine with the GPU of a worker, or with `--on-worker` on the worker's machine ([`on_worker`]).
 //!
-//! The program's driver calls go to the worker through a relay in this process: see [`gpufleet::session`]. Until the command starts, a failure
+//! Here, the program's driver calls go to the worker through a relay in this process: see [`gpufleet::session`]. Until the command starts, a failure
 //! has an exit code of the table. Afterwards the exit code is the command's, unless the fleet ended the session first.
 
 use std::{ffi::OsString, process::ExitCode, time::Instant};
@@ -20,6 +20,7 @@ mod label;
 mod leases;
 mod library;
 mod lines;
+pub(crate) mod on_worker;
 mod options;
 mod outcome;
 mod program;
@@ -32,15 +33,24 @@ use lines::Lines;
 pub use options::Options;
 use outcome::SessionEnd;
 use program::ProgramEnd;
-use report::Report;
+pub use report::Report;
 use signals::Signals;
 
 pub async fn run(options: Options) -> Result<ExitCode, Complaint> {
+    let (code, _) = Box::pin(reported(&options)).await?;
+    Ok(ExitCode::from(code))
+}
+
+/// Returns the exit code, and the report also if the options ask for no file of it.
+pub async fn reported(options: &Options) -> Result<(u8, Report), Complaint> {
     let lines = Lines { is_quiet: options.quiet };
     let mut report = Report::default();
     let mut signals = Signals::listen()
         .map_err(|error| Complaint::new(Exit::Internal, format!("failed to listen for signals: {error}")))?;
-    let ended = Box::pin(session(&options, lines, &mut signals, &mut report)).await;
+    let ended = match options.host.on_worker {
+        true => Box::pin(on_worker::run(options, lines, &mut signals, &mut report)).await,
+        false => Box::pin(session(options, lines, &mut signals, &mut report)).await,
+    };
     let code = ended.unwrap_or_else(|complaint| {
         lines.complain(&complaint);
         report.reason = Some(complaint.message.clone());
@@ -54,7 +64,7 @@ pub async fn run(options: Options) -> Result<ExitCode, Complaint> {
     {
         lines.warn(&format!("failed to write the report to {}: {error}", path.display()));
     }
-    Ok(ExitCode::from(code))
+    Ok((code, report))
 }
 
 /// Returns the exit code.
@@ -137,7 +147,7 @@ async fn with_leases(
 /// The jobs to submit: one for each session.
 fn jobs(options: &Options) -> Result<Vec<Job>, Complaint> {
     submit::given_once(options.job.label.iter().map(|label| ("label", &label.key)))?;
-    let jobs: Vec<Job> = (0..options.sessions).map(|_| options.request()).collect();
+    let jobs: Vec<Job> = (0..options.sessions.unwrap_or(1)).map(|_| options.request()).collect();
     if let Some(job) = jobs.first() {
         job.clone().build().map_err(|problem| submit::invalid(&problem, job.program()))?;
     }

@@ -50,6 +50,7 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
     lines.add(
         "kernel",
         job.kernel.as_ref().map(|kernel| match &job.program {
+            Some(_) if job.is_host_program() => format!("{kernel} (host program)"),
             Some(program) => format!("{kernel} ({program})"),
             None => kernel.clone(),
         }),
@@ -71,7 +72,7 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
     for (index, attempt) in detail.attempts.iter().enumerate() {
         text.push('\n');
         let is_last = index + 1 == detail.attempts.len();
-        text.push_str(&describe_attempt(attempt, is_last && !job.state.is_final(), width));
+        text.push_str(&describe_attempt(attempt, job.is_host_program(), is_last && !job.state.is_final(), width));
         let logs = || format!("gpufleet logs {} --attempt {}", job.job_id, attempt.attempt);
         text.extend(attempt.printf_output.iter().map(|printed| printed::beginning(printed, &logs())));
     }
@@ -89,7 +90,7 @@ fn kept(output: &OutputRow) -> String {
 }
 
 /// `is_open`: the attempt is the latest one of a job that has not ended.
-fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -> String {
+fn describe_attempt(attempt: &AttemptRow, is_host: bool, is_open: bool, width: Option<usize>) -> String {
     let superseded = if attempt.superseded { ", superseded: another outcome was recorded first" } else { "" };
     let place = match attempt.device {
         Some(index) => {
@@ -110,6 +111,9 @@ fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -
         text.push_str(&format!("  {due} {}\n", time::seconds(at)));
     }
     match (&attempt.session, &attempt.timings) {
+        (Some(used), timings) if is_host => {
+            text.push_str(&format!("  program  {}\n", describe_program(used, attempt, timings.as_ref())))
+        }
         (Some(used), _) => text.push_str(&format!("  session  {}\n", describe_session(used, attempt))),
         (None, Some(timings)) => text.push_str(&breakdown(timings, None, width)),
         (None, None) => {}
@@ -136,12 +140,27 @@ fn describe_session(used: &SessionUse, attempt: &AttemptRow) -> String {
     if used.processes != 1 {
         parts.push(format!("{} processes", used.processes));
     }
-    parts.extend(match (used.exit_code, used.signal) {
+    parts.extend(describe_end(used));
+    parts.join(" · ")
+}
+
+/// How a host program ran, in a line.
+fn describe_program(used: &SessionUse, attempt: &AttemptRow, timings: Option<&Timings>) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    if let Some(timings) = timings {
+        parts.push(format!("waited {}", quantity::micros(timings.queue_us.saturating_add(timings.wait_us))));
+        parts.push(format!("ran {}", quantity::micros(open_us(attempt, timings))));
+    }
+    parts.extend(describe_end(used));
+    parts.join(" · ")
+}
+
+fn describe_end(used: &SessionUse) -> Option<String> {
+    match (used.exit_code, used.signal) {
         (Some(code), _) => Some(format!("ended: program exited with {code}")),
         (None, Some(signal)) => Some(format!("ended: program ended by signal {signal}")),
         (None, None) => None,
-    });
-    parts.join(" · ")
+    }
 }
 
 /// How long the session was open, as its worker measured it, or else by the times of its start and end.
@@ -273,7 +292,8 @@ pub(super) mod tests {
             ..attempt()
         };
         let job = job("01990f3e-0000-7000-8000-000000000001");
-        let printf_output = Some(PrintfOutput { text: "x=1.5\nx=2\n".to_owned(), dropped_bytes: 70_000 });
+        let printf_output =
+            Some(PrintfOutput { text: "x=1.5\nx=2\n".to_owned(), dropped_bytes: 70_000, is_tail: false });
         let detail =
             JobDetail { job, attempts: vec![lost, AttemptRow { printf_output, ..attempt() }], outputs: Vec::new() };
         insta::assert_snapshot!(describe(&detail, None));
@@ -318,6 +338,21 @@ pub(super) mod tests {
         assert!(told.starts_with("as last reported · GPU busy 12.3 s · 18432 calls"), "{told}");
         json::check(json::SHOW, &detail.attempts[0].session);
         json::check(json::SHOW, &killed);
+    }
+
+    #[test]
+    fn a_host_program_is_shown_with_its_exit_code_and_the_end_of_its_output() {
+        let timings = Timings { queue_us: 150_000, wait_us: 50_000, total_us: 41_000_000, ..Timings::default() };
+        let used = SessionUse { exit_code: Some(3), ..SessionUse::default() };
+        let printf_output = Some(PrintfOutput { text: "epoch 90\n".to_owned(), dropped_bytes: 70_000, is_tail: true });
+        let attempt = AttemptRow { session: Some(used), timings: Some(timings), printf_output, ..attempt() };
+        let mut job = job("01990f3e-0000-7000-8000-000000000001");
+        (job.program, job.kernel) = (Some("host".to_owned()), Some("python train.py".to_owned()));
+        let detail = JobDetail { job, attempts: vec![attempt], outputs: Vec::new() };
+        let text = describe(&detail, None);
+        assert!(text.contains("\nkernel     python train.py (host program)\n"), "{text}");
+        assert!(text.contains("\n  program  waited 200 ms · ran 41.0 s · ended: program exited with 3\n"), "{text}");
+        assert!(text.contains("written by the program:\n  | epoch 90\n"), "{text}");
     }
 
     #[test]

@@ -272,7 +272,9 @@ pub fn refused(error: &SubmitError, program: &Program<'_>, has_store: bool) -> C
         )),
         SubmitError::NoSessions { pool } => told(Exit::BadInput)
             .hint(format!("choose another pool, or start a worker that offers sessions: gpufleet-worker run --pool {pool}:sessions=1")),
-        SubmitError::SessionRefused { .. } => told(Exit::Broker)
+        SubmitError::NoPrograms { pool } => told(Exit::BadInput)
+            .hint(format!("choose another pool, or start a worker that runs host programs: gpufleet-worker run --pool {pool}:programs=1 --environment NAME=FOLDER")),
+        SubmitError::SessionRefused { .. } | SubmitError::ProgramRefused { .. } => told(Exit::Broker)
             .hint("check with `gpufleet workers` that workers serve the pool, and try again once they have caught up"),
         SubmitError::Refused { .. } => {
             told(Exit::Broker).hint("check with `gpufleet workers` that workers serve the pool, and submit again once they have caught up")

@@ -7,7 +7,7 @@ use gpufleet::{
     schema::{JobState, PoolName},
 };
 use gpufleet_ledger::{
-    Explanation, JobDetail, Pool, WorkerFilter, WorkerRow,
+    Explanation, JobDetail, JobRow, Pool, WorkerFilter, WorkerRow,
     why::{Depth, SHARE_WINDOW, Situation},
 };
 
@@ -50,18 +50,19 @@ async fn explain(options: &Options) -> Result<(Explanation, Box<JobDetail>), Com
     let pool = detail.job.pool.as_deref().and_then(|pool| pool.parse::<PoolName>().ok());
     let depth = match pool.filter(|_| detail.job.state == JobState::Queued) {
         None => None,
-        Some(pool) => Some(depth(options, &pool, detail.job.is_session()).await?),
+        Some(pool) => Some(depth(options, &pool, &detail.job).await?),
     };
     let situation = Situation { detail: &detail, depth, workers: &workers, pools: &pools, now: Utc::now() };
     Ok((situation.explain(), detail))
 }
 
 /// Asks the broker for the depth of the queues in which the job waits.
-async fn depth(options: &Options, pool: &PoolName, is_session: bool) -> Result<Depth, Complaint> {
+async fn depth(options: &Options, pool: &PoolName, job: &JobRow) -> Result<Depth, Complaint> {
     let fleet = connection::fleet(&options.broker, Fleet::builder()).await?;
-    let depth = match is_session {
-        true => pools::session_depth(&fleet, pool).await?,
-        false => pools::depth(&fleet, pool).await?,
+    let depth = match job {
+        job if job.is_session() => pools::session_depth(&fleet, pool).await?,
+        job if job.is_host_program() => pools::program_depth(&fleet, pool).await?,
+        _ => pools::depth(&fleet, pool).await?,
     };
     let _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()).await;
     Ok(Depth { messages: depth.messages, consumers: depth.consumers })
@@ -108,7 +109,7 @@ fn does_not_wait(detail: &JobDetail) -> String {
 mod tests {
     use chrono::{DateTime, TimeDelta};
     use gpufleet::schema::{DeviceSessions, PoolSessions, SessionsSeen};
-    use gpufleet_ledger::{AttemptRow, JobRow};
+    use gpufleet_ledger::AttemptRow;
 
     use super::*;
     use crate::{history::tests::job, show::tests::attempt, workers};
@@ -273,6 +274,54 @@ mod tests {
         assert!(reason == "lease" && text.contains("a device in service"), "{reason}: {text}");
     }
 
+    fn host_program() -> JobDetail {
+        let mut queued = detail();
+        queued.job.program = Some("host".to_owned());
+        queued
+    }
+
+    #[test]
+    fn a_host_program_waits_for_a_worker_that_runs_host_programs() {
+        let (reason, text) = session_reason(&host_program(), Some((2, 0)), &worker(0));
+        assert_eq!(reason, "no_programs");
+        assert!(
+            text.starts_with("no worker of pool default runs host programs; start one with --pool default:programs=1"),
+            "{text}"
+        );
+        let elsewhere =
+            JobDetail { job: JobRow { pool: Some("team-z".to_owned()), ..host_program().job }, ..host_program() };
+        for depth in [None, Some((1, 0))] {
+            let (reason, text) = session_reason(&elsewhere, depth, &worker(0));
+            assert_eq!(reason, "no_consumer");
+            assert!(text.contains("--pool team-z:programs=1 --environment NAME=FOLDER"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_program_waits_for_a_whole_device() {
+        let mut busy = worker(1);
+        busy.devices[0].jobs_running = Some(1);
+        for depth in [None, Some((3, 1))] {
+            let (reason, text) = session_reason(&host_program(), depth, &busy);
+            assert_eq!(reason, "devices_in_use");
+            assert!(
+                text.contains("each device of pool default is in use") && text.contains("takes a whole device"),
+                "{text}"
+            );
+            assert_eq!(text.contains("and 3 host programs wait"), depth.is_some());
+        }
+        // A session alone keeps a device from being whole, a free device beside it does not.
+        let mut leased = with_sessions(1, 4);
+        leased.devices[0].jobs_running = Some(0);
+        assert_eq!(session_reason(&host_program(), Some((0, 1)), &leased).0, "devices_in_use");
+        let mut free = worker(0);
+        free.devices[0].jobs_running = Some(0);
+        let (reason, text) = session_reason(&host_program(), Some((0, 1)), &free);
+        assert!(reason == "device" && text.contains("pool option `programs`"), "{reason}: {text}");
+        let (_, text) = session_reason(&host_program(), None, &free);
+        assert!(text.contains("asks the broker too"), "{text}");
+    }
+
     #[test]
     fn a_job_that_does_not_wait_is_said_to_run_or_to_have_ended() {
         let mut detail = detail();
@@ -300,6 +349,9 @@ mod tests {
             "lease_too_large",
             "sessions_open",
             "lease",
+            "no_programs",
+            "devices_in_use",
+            "device",
         ] {
             assert!(json::WHY.contains(reason), "{reason}");
         }

@@ -1,4 +1,4 @@
-//! The queues in which tasks wait for the workers of a pool: one for each priority, one for sessions if workers take them, and in a pool
+//! The queues in which tasks wait for the workers of a pool: one for each priority, one for sessions and one for host programs if workers take them, and in a pool
 //! with affinity one more for each slot and priority. Operators submit to a pool through an exchange of their own.
 
 use gpufleet_schema::{AffinitySlot, PoolName, Priority, topology as names};
@@ -21,6 +21,10 @@ pub(super) fn of_slots(pool: &PoolName) -> Vec<Step> {
 
 pub(super) fn of_sessions(pool: &PoolName) -> Vec<Step> {
     steps([(names::session_queue(pool), names::session_key(pool))])
+}
+
+pub(super) fn of_programs(pool: &PoolName) -> Vec<Step> {
+    steps([(names::program_queue(pool), names::program_key(pool))])
 }
 
 /// The queues with these names, each bound by its key.

@@ -2,7 +2,7 @@
 //!
 //! | layer | blocks | by | without kernel support |
 //! | --- | --- | --- | --- |
-//! | [`files`] | every file but CUDA's headers and NVRTC's builtins | Landlock | `strict` refuses; else includes are checked as text |
+//! | [`landlock`] | every file but CUDA's headers and NVRTC's builtins | Landlock | `strict` refuses; else includes are checked as text |
 //! | [`calls`] | every system call that compiling does not need: sockets, processes, threads, signals to others | seccomp | `strict` refuses |
 //! | [`crate::network`] | all that has an address | a network namespace | no loss: `calls` allows no socket |
 //!
@@ -19,10 +19,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{network, privileges};
+use crate::{landlock, network, privileges};
 
 mod calls;
-mod files;
 
 /// What to do if the kernel does not support every layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -96,7 +95,7 @@ pub(super) fn close_files_and_network(readable: &[Opened], user: Option<&str>) -
     // The creator of a user namespace gets all capabilities in it.
     privileges::drop_capabilities().map_err(io::Error::other)?;
     let readable: Vec<PathBuf> = readable.iter().map(Opened::path).collect();
-    Ok(Closed { files: files::close(&readable)?, calls: false, network })
+    Ok(Closed { files: landlock::allow_reading(&readable)?, calls: false, network })
 }
 
 /// Enters the last layer, for all existing threads. Afterwards this process can't start threads.

@@ -22,6 +22,7 @@ pub struct PoolSpec {
     /// The broker users who may submit jobs; `None` if all may.
     pub users: Option<BTreeSet<String>>,
     pub sessions: SessionAllowance,
+    pub programs: ProgramAllowance,
     /// The number of its executors on each device.
     pub executors: u32,
 }
@@ -47,13 +48,30 @@ impl Default for SessionAllowance {
     }
 }
 
+/// The host programs that a pool may run on this worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProgramAllowance {
+    /// Programs at a time, with those that wait here for a device; 0 if the pool runs none.
+    pub count: u16,
+    /// The longest time limit that a program may ask for.
+    pub time_max: Duration,
+    /// Whether programs may use the network.
+    pub network: bool,
+}
+
+impl Default for ProgramAllowance {
+    fn default() -> Self {
+        Self { count: 0, time_max: Duration::from_secs(24 * 3600), network: false }
+    }
+}
+
 /// Why a `--pool` is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PoolSpecError {
     #[error("{0}")]
     Name(String),
     #[error(
-        "{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, executors=N, {TIMES}, {SESSIONS}"
+        "{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, executors=N, {TIMES}, {SESSIONS}, {PROGRAMS}"
     )]
     Option(String),
     #[error("users=: expected names of broker users, as in users=anna,bert")]
@@ -76,6 +94,12 @@ pub enum PoolSpecError {
     SessionMemory(String),
     #[error("session-time-max={0}: a broker redelivers a message after its consumer timeout, so use at most 7d")]
     SessionTime(String),
+    #[error("programs={0}: expected a whole number from 0 to {PROGRAMS_MAX}")]
+    Programs(String),
+    #[error("programs: a host program runs any code, so its pool needs allow=source")]
+    ProgramsNeedSource,
+    #[error("program-time-max={0}: a broker redelivers a message after its consumer timeout, so use at most 7d")]
+    ProgramTime(String),
     #[error("{0}: expected a time such as 30s, 10m or 2h")]
     Time(String),
     #[error("{0}-default is longer than {0}-max")]
@@ -97,13 +121,16 @@ pub enum PoolsError {
 const WEIGHT_MAX: u32 = 1000;
 const PERMILLE: u32 = 1000;
 const TIMES: &str = "time-default=TIME, time-max=TIME, queue-default=TIME, queue-max=TIME";
-const SESSIONS: &str = "sessions=N, session-memory=N%, session-time-max=TIME or session-idle=TIME";
+const SESSIONS: &str = "sessions=N, session-memory=N%, session-time-max=TIME, session-idle=TIME";
+const PROGRAMS: &str = "programs=N, program-time-max=TIME or program-network";
 /// Maximum number of executors of a pool on a device. Eight contexts take about 4 GiB of a GPU.
 const EXECUTORS_MAX: u32 = 8;
 /// Maximum number of sessions of a pool on a worker. Each takes two processes and a context on a device.
 const SESSIONS_MAX: u16 = 256;
-/// The longest time limit of sessions: a day less than the consumer timeout that `deploy/` sets, which ends with a redelivery.
-const SESSION_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Maximum number of host programs of a pool on a worker. Each takes a device.
+const PROGRAMS_MAX: u16 = 256;
+/// The longest time limit of sessions and host programs: a day less than the consumer timeout that `deploy/` sets, which ends with a redelivery.
+const UNACKNOWLEDGED_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl FromStr for PoolSpec {
     type Err = PoolSpecError;
@@ -114,7 +141,7 @@ impl FromStr for PoolSpec {
         let (mut guarantee, mut allow, mut times) =
             (PoolGuarantee::default(), Allow::default(), TimeAllowances::default());
         let (mut affinity, mut users, mut sessions) = (false, None::<BTreeSet<String>>, SessionAllowance::default());
-        let mut executors = 1;
+        let (mut executors, mut programs) = (1, ProgramAllowance::default());
         for option in options.into_iter().flat_map(|options| options.split(',')) {
             match option.split_once('=') {
                 Some(("weight", value)) => guarantee.weight = weight(value)?,
@@ -132,13 +159,21 @@ impl FromStr for PoolSpec {
                 }
                 Some(("session-time-max", value)) => {
                     sessions.time_max = time(option, value)?;
-                    if sessions.time_max > SESSION_TIME_MAX {
+                    if sessions.time_max > UNACKNOWLEDGED_TIME_MAX {
                         return Err(PoolSpecError::SessionTime(value.to_owned()));
                     }
                 }
-                Some(("session-idle", value)) => sessions.idle_max = time(option, value)?.min(SESSION_TIME_MAX),
+                Some(("session-idle", value)) => sessions.idle_max = time(option, value)?.min(UNACKNOWLEDGED_TIME_MAX),
                 Some(("users", value)) => _ = users.get_or_insert_default().insert(user(value)?),
+                Some(("programs", value)) => programs.count = program_count(value)?,
+                Some(("program-time-max", value)) => {
+                    programs.time_max = time(option, value)?;
+                    if programs.time_max > UNACKNOWLEDGED_TIME_MAX {
+                        return Err(PoolSpecError::ProgramTime(value.to_owned()));
+                    }
+                }
                 None if option == "affinity" => affinity = true,
+                None if option == "program-network" => programs.network = true,
                 // This option is another name in `users=NAME,NAME`.
                 None if let Some(users) = &mut users => _ = users.insert(user(option)?),
                 _ => return Err(PoolSpecError::Option(option.to_owned())),
@@ -152,7 +187,10 @@ impl FromStr for PoolSpec {
         if sessions.count > 0 && allow != Allow::Source {
             return Err(PoolSpecError::SessionsNeedSource);
         }
-        Ok(Self { name, guarantee, allow, times, affinity, users, sessions, executors })
+        if programs.count > 0 && allow != Allow::Source {
+            return Err(PoolSpecError::ProgramsNeedSource);
+        }
+        Ok(Self { name, guarantee, allow, times, affinity, users, sessions, programs, executors })
     }
 }
 
@@ -184,6 +222,10 @@ fn executor_count(value: &str) -> Result<u32, PoolSpecError> {
 
 fn session_count(value: &str) -> Result<u16, PoolSpecError> {
     value.parse().ok().filter(|count| *count <= SESSIONS_MAX).ok_or(PoolSpecError::Sessions(value.to_owned()))
+}
+
+fn program_count(value: &str) -> Result<u16, PoolSpecError> {
+    value.parse().ok().filter(|count| *count <= PROGRAMS_MAX).ok_or_else(|| PoolSpecError::Programs(value.to_owned()))
 }
 
 fn user(name: &str) -> Result<String, PoolSpecError> {
@@ -253,6 +295,14 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_runs_host_programs_if_it_says_so() {
+        let programs = |text: &str| spec(text).unwrap().programs;
+        assert_eq!(programs("a"), ProgramAllowance::default());
+        let all = programs("a:programs=2,program-time-max=1h,program-network");
+        assert_eq!(all, ProgramAllowance { count: 2, time_max: Duration::from_secs(3600), network: true });
+    }
+
+    #[test]
     fn an_invalid_pool_setting_is_refused_with_the_expected_form() {
         for (text, part) in [
             ("a:weight=0", "from 1 to 1000"),
@@ -283,6 +333,9 @@ mod tests {
             ("a:sessions=1,allow=signed", "needs allow=source"),
             ("a:session-memory=0%", "session-memory=50%"),
             ("a:session-time-max=8d", "at most 7d"),
+            ("a:programs=257", "from 0 to 256"),
+            ("a:programs=1,allow=catalog", "needs allow=source"),
+            ("a:program-time-max=8d", "at most 7d"),
             ("A B", "pool"),
         ] {
             let error = spec(text).unwrap_err().to_string();

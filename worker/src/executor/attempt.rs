@@ -108,8 +108,10 @@ pub(crate) fn code<'a>(program: &'a Program<'_>, compiled: Option<&'a Compiled>)
             FailureCode::InvalidTask,
             "program.cubin: a list of numbers is not accepted; use base64 in JSON, or bin in MessagePack",
         )),
-        Program::Session { .. } => {
-            Err(Failure::new(Verdict::User, FailureCode::InvalidTask, "an executor can't run a session"))
-        }
+        Program::Session { .. } | Program::Host(_) => Err(Failure::new(
+            Verdict::User,
+            FailureCode::InvalidTask,
+            "an executor runs kernels, neither sessions nor host programs",
+        )),
     }
 }

@@ -54,15 +54,24 @@ pub struct Demand {
     pub brief_us: Option<u32>,
     /// Whether the job is expected to run so long that it should share an executor with few other jobs.
     pub is_long: bool,
-    /// Set if this is a session, which takes memory but no slot.
+    /// Set if this is a session or a host program, which takes memory but no slot.
     pub session: Option<SessionTerms>,
 }
 
-/// The terms of a session, beside its memory.
+/// The terms of a session or a host program, beside its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionTerms {
     /// The part of a device's memory that all sessions of the pool may have together, in thousandths.
     pub memory_permille: u32,
     /// Whether it reserves a device until it fits, because it has waited at several workers.
     pub insists: bool,
+    /// Whether it takes a whole device, whatever its memory, and runs beside nothing else.
+    pub is_whole: bool,
+}
+
+impl Demand {
+    /// Whether it takes a whole device.
+    pub(super) fn is_whole(&self) -> bool {
+        self.session.is_some_and(|terms| terms.is_whole)
+    }
 }

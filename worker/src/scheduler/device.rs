@@ -19,6 +19,8 @@ pub(super) struct Device {
     slots_taken: u32,
     /// Open sessions, which hold memory and no slot.
     sessions: u32,
+    /// A host program has the whole device.
+    is_leased: bool,
     gone: bool,
     executors: Vec<PoolExecutor>,
     /// The memory of each pool that has had some here, by pool.
@@ -36,7 +38,8 @@ struct PoolMemory {
 impl Device {
     pub(super) fn new(id: DeviceId, slots: u32, bytes: u64) -> Self {
         let (executors, memory) = Default::default();
-        Self { id, bytes, available: bytes, slots, slots_taken: 0, sessions: 0, gone: false, executors, memory }
+        let (slots_taken, sessions, is_leased, gone) = Default::default();
+        Self { id, bytes, available: bytes, slots, slots_taken, sessions, is_leased, gone, executors, memory }
     }
 
     pub(super) fn resize(&mut self, slots: u32, bytes: u64) {
@@ -82,8 +85,24 @@ impl Device {
         self.executors.iter().filter(move |executor| executor.up && executor.id.pool == pool)
     }
 
+    /// Returns the slots that jobs could take; none while a host program has the device.
     pub(super) fn slots_free(&self) -> u32 {
-        self.slots.saturating_sub(self.slots_taken)
+        if self.is_leased { 0 } else { self.slots.saturating_sub(self.slots_taken) }
+    }
+
+    /// Returns whether a host program has the whole device.
+    pub(super) fn is_leased(&self) -> bool {
+        self.is_leased
+    }
+
+    /// Returns whether no job runs here and no session is open.
+    pub(super) fn is_idle(&self) -> bool {
+        self.slots_taken == 0 && self.sessions == 0
+    }
+
+    /// Returns the demand with the memory that it takes here: a host program takes all of it.
+    pub(super) fn demand_here(&self, demand: Demand) -> Demand {
+        if demand.is_whole() { Demand { bytes: self.available, ..demand } } else { demand }
     }
 
     pub(super) fn slots_taken(&self) -> u32 {
@@ -105,12 +124,14 @@ impl Device {
     /// Takes memory for a session. The pool needs no executor that is up, because a session has processes of its own.
     pub(super) fn take_session(&mut self, demand: Demand) {
         self.sessions += 1;
+        self.is_leased |= demand.is_whole();
         self.take_memory(demand);
         self.memory_mut(demand.pool).sessions += demand.bytes;
     }
 
     pub(super) fn release_session(&mut self, demand: Demand) {
         self.sessions -= 1;
+        self.is_leased &= !demand.is_whole();
         self.release_memory(demand);
         self.memory_mut(demand.pool).sessions -= demand.bytes;
         let of_pool = self.executors.iter_mut().filter(|executor| executor.id.pool == demand.pool);
@@ -158,7 +179,7 @@ impl Device {
     /// and no session is open, this is all of the device's memory even if other processes use some of it: a job then starts and the driver
     /// decides, because no job should wait for other processes forever.
     pub(super) fn bytes_unused(&self) -> u64 {
-        if self.slots_taken == 0 && self.sessions == 0 { self.bytes } else { self.available_unused() }
+        if self.is_idle() { self.bytes } else { self.available_unused() }
     }
 
     fn bytes_beside(&self, cached: u64) -> u64 {

@@ -104,8 +104,12 @@ impl<'a> Offer<'a> {
     /// of it.
     pub(super) fn fit_session(self, ticket: Ticket, demand: Demand, terms: SessionTerms) -> Option<Fit> {
         let (device, pool) = (self.device, demand.pool);
+        let demand = device.demand_here(demand);
         let of_sessions = device.session_bytes(pool).saturating_add(demand.bytes);
         if !self.takes_sessions(demand) || of_sessions > terms.bytes_max(device.bytes) {
+            return None;
+        }
+        if demand.is_whole() && !device.is_idle() {
             return None;
         }
         let unused = device.available_unused();
@@ -126,6 +130,7 @@ impl<'a> Offer<'a> {
 
     /// Returns whether a reservation of the device would help the session.
     pub(super) fn can_reserve_session(self, demand: Demand, terms: SessionTerms) -> bool {
+        let demand = self.device.demand_here(demand);
         let of_sessions = self.device.session_bytes(demand.pool).saturating_add(demand.bytes);
         self.reservation.is_none()
             && self.takes_sessions(demand)
@@ -134,7 +139,7 @@ impl<'a> Offer<'a> {
     }
 
     fn takes_sessions(self, demand: Demand) -> bool {
-        !self.device.is_gone() && demand.allowed.has(self.device.id)
+        !self.device.is_gone() && !self.device.is_leased() && demand.allowed.has(self.device.id)
     }
 
     /// Returns whether the job's memory fits on the device, so that it can join a train in the executor. No train grows on a device that a
@@ -144,7 +149,8 @@ impl<'a> Offer<'a> {
         let leaves_reserve =
             || self.has_own_memory(demand) || free - demand.bytes >= self.reserve_against(demand.pool).bytes;
         let leaves_lease = |reservation: &Reservation| {
-            reservation.demand.session.is_some() && free - demand.bytes >= reservation.demand.bytes
+            let is_session = reservation.demand.session.is_some() && !reservation.demand.is_whole();
+            is_session && free - demand.bytes >= reservation.demand.bytes
         };
         demand.allowed.has(self.device.id)
             && demand.bytes <= free
@@ -155,7 +161,8 @@ impl<'a> Offer<'a> {
     /// Returns the number of slots that a pool could use now if its jobs needed no memory.
     pub(super) fn open_slots(self, pool: PoolId) -> u32 {
         // A session reserves memory, and no slot.
-        let is_reserved = self.reservation.is_some_and(|reservation| reservation.demand.session.is_none());
+        let reserves_slots = |demand: Demand| demand.session.is_none() || demand.is_whole();
+        let is_reserved = self.reservation.is_some_and(|reservation| reserves_slots(reservation.demand));
         let is_open = !is_reserved && self.device.executors(pool).any(|executor| !executor.exclusive);
         if !is_open {
             return 0;
@@ -206,7 +213,10 @@ impl<'a> Offer<'a> {
         if reserved.pool == demand.pool && (reserved.alone || reserved.prints && demand.prints) {
             return true;
         }
-        let leaves_slot = reserved.session.is_some() || self.device.slots_free() > 1;
+        let leaves_slot = match reserved.session {
+            Some(terms) => !terms.is_whole,
+            None => self.device.slots_free() > 1,
+        };
         let leaves_room = leaves_slot && bytes - demand.bytes >= reserved.bytes;
         let is_anothers = is_own && reserved.pool != demand.pool;
         !leaves_room && !is_anothers

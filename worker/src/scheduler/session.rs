@@ -1,4 +1,4 @@
-//! Sessions: leases of device memory for programs elsewhere.
+//! Sessions: leases of device memory for programs elsewhere. Host programs are leases of a whole device, and treated alike.
 //!
 //! A session takes memory for as long as it is open, perhaps for hours, and no slot. Its device time is not known before, so its pool is
 //! charged while the session uses the device. Sessions wait in the order of their arrival, beside the backlogs of jobs. One that insists
@@ -52,12 +52,14 @@ impl Scheduler {
             if let Some(device) = self.place_session(ticket, demand, terms, Fit::Now) {
                 self.sessions.waiting.retain(|(waiting, _)| *waiting != ticket);
                 self.reservations.drop_job(ticket);
+                let demand = self.device_mut(device).demand_here(demand);
                 self.device_mut(device).take_session(demand);
                 self.sessions.open.insert(ticket, (device, demand));
                 actions.push(Action::Start(ticket, ExecutorId::first(device, demand.pool)));
                 continue;
             }
             if let Some(device) = self.place_session(ticket, demand, terms, Fit::AfterRelease) {
+                let demand = self.device_mut(device).demand_here(demand);
                 for executor in self.caches_in_the_way(device, demand) {
                     self.device_mut(device).request_release(executor);
                     actions.push(Action::ReleaseCache(executor));
@@ -109,9 +111,9 @@ impl Scheduler {
         let claims: Vec<Claim> = self.pools.iter().map(Pool::claim).collect();
         let offers = self.devices.iter().map(|device| self.offer(device, &claims));
         let useful = offers.filter(|offer| offer.can_reserve_session(demand, terms));
-        let device = useful.max_by_key(|offer| offer.device.available_unused()).map(|offer| offer.device.id);
+        let device = useful.max_by_key(|offer| offer.device.available_unused()).map(|offer| offer.device);
         if let Some(device) = device {
-            self.reservations.add(Reservation { device, ticket, demand });
+            self.reservations.add(Reservation { device: device.id, ticket, demand: device.demand_here(demand) });
         }
     }
 }

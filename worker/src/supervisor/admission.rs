@@ -11,7 +11,7 @@ use gpufleet_schema::{
     ClientName,
     topology::{
         DEAD_QUEUE, FORWARDED, HEADER_USER, RETRY_LADDER, TASKS, TASKS_OPERATOR, parse_forwarded_key,
-        parse_session_key, parse_task_key,
+        parse_program_key, parse_session_key, parse_task_key,
     },
 };
 use gpufleet_transport::{Death, Delivery, Properties};
@@ -89,14 +89,11 @@ impl Provenance<'_> {
     fn refusal(&self, queue: &TaskQueue) -> Option<String> {
         let pool = &queue.pool;
         let is_for_pool = match self.exchange {
-            // Producers need a permission of their own for sessions, so no other key leads to one.
-            TASKS if queue.route == Route::Session => {
-                parse_session_key(self.routing_key).is_some_and(|named| named == *pool)
-            }
-            TASKS | TASKS_OPERATOR if queue.route != Route::Session => {
-                parse_task_key(self.routing_key).is_some_and(|(named, _)| named == *pool)
-            }
-            TASKS_OPERATOR => false,
+            // Producers need permissions of their own for sessions and host programs, so no other key leads to them.
+            TASKS if queue.route == Route::Session => parse_session_key(self.routing_key).as_ref() == Some(pool),
+            TASKS if queue.route == Route::Program => parse_program_key(self.routing_key).as_ref() == Some(pool),
+            TASKS_OPERATOR if matches!(queue.route, Route::Session | Route::Program) => false,
+            TASKS | TASKS_OPERATOR => parse_task_key(self.routing_key).is_some_and(|(named, _)| named == *pool),
             FORWARDED => parse_forwarded_key(self.routing_key).is_some_and(|(named, ..)| named == *pool),
             // Only operators may publish to the default exchange, where the routing key is the queue's name.
             "" => true,
@@ -142,7 +139,7 @@ mod tests {
 
     fn queue() -> TaskQueue {
         let (pool, priority) = ("team-a".parse().unwrap(), Priority::High);
-        TaskQueue { index: 0, id: PoolId(0), pool, priority, route: Route::Pool, sessions: 0 }
+        TaskQueue { index: 0, id: PoolId(0), pool, priority, route: Route::Pool, fixed_prefetch: None }
     }
 
     fn through<'a>(exchange: &'a str, routing_key: &'a str) -> Provenance<'a> {
@@ -181,6 +178,21 @@ mod tests {
             (through(TASKS_OPERATOR, "team-a.session"), &sessions),
             (through(TASKS, "team-b.session"), &sessions),
             (through(TASKS, "team-a.session"), &queue()),
+        ] {
+            assert!(provenance.refusal(queue).unwrap().contains("routing key"), "{provenance:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_key_of_host_programs_leads_to_one() {
+        let programs = TaskQueue { route: Route::Program, ..queue() };
+        assert_eq!(through(TASKS, "team-a.program").refusal(&programs), None);
+        for (provenance, queue) in [
+            (through(TASKS, "team-a.session"), &programs),
+            (through(TASKS, "team-a.normal"), &programs),
+            (through(TASKS_OPERATOR, "team-a.program"), &programs),
+            (through(TASKS, "team-b.program"), &programs),
+            (through(TASKS, "team-a.program"), &queue()),
         ] {
             assert!(provenance.refusal(queue).unwrap().contains("routing key"), "{provenance:?}");
         }

@@ -20,6 +20,7 @@ use super::{
     gathered_replies::Recipient,
     handle::Input,
     outbox::{Again, Forwarded, encode},
+    task_queue::Route,
 };
 use crate::{
     dispatcher::{MessageNo, PublishFailure},
@@ -30,6 +31,11 @@ use crate::{
 
 /// Estimated size of a reply without outputs, in bytes.
 const REPLY_BYTES: usize = 512;
+
+/// Returns whether the ledger gets the outputs of a job that ended like this. A host program has an output and files also if it failed.
+fn keeps(state: AttemptState, envelope: &Envelope) -> bool {
+    state == AttemptState::Succeeded || envelope.route == Route::Program && state == AttemptState::Failed
+}
 
 /// A job of a message after its attempt, with its disposition.
 pub(super) struct Concluded {
@@ -52,6 +58,8 @@ impl Concluded {
             timings: self.timings(task, envelope),
             ran_on: self.attempt.ran_on.clone(),
             printf_output: self.attempt.printed.clone(),
+            // The client of a session has its use from the session itself.
+            session: self.attempt.session.clone().filter(|_| envelope.route == Route::Program).map(Box::new),
         })
     }
 
@@ -231,7 +239,7 @@ impl Supervisor {
             user_id: None,
             job: Some(Box::new(self.job_info(task, envelope))),
             printf_output: attempt.printed.clone(),
-            kept: attempt.kept.clone().filter(|_| state == AttemptState::Succeeded).map(Box::new),
+            kept: attempt.kept.clone().filter(|_| keeps(state, envelope)).map(Box::new),
             session: attempt.session.clone().map(Box::new),
         })
     }
@@ -269,6 +277,7 @@ impl Supervisor {
                 timings: Timings::default(),
                 ran_on: None,
                 printf_output: None,
+                session: None,
             };
             Some((envelope.recipient(job.reply.as_ref(), reply_to.as_ref())?.clone(), reply))
         });

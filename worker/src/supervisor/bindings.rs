@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::debug;
 
-use super::Supervisor;
+use super::{Supervisor, task_queue::more_queues};
 
 /// Interval between two declarations, each of which takes a few dozen requests.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -21,7 +21,7 @@ pub(super) async fn keep(supervisor: Arc<Supervisor>) {
         let pools = &supervisor.config.pools;
         for pool in pools {
             // It fails while the broker is away or a subscriber declares a queue again. The next round then does it.
-            if let Err(error) = supervisor.broker.bind_again(&pool.name, pool.affinity, pool.sessions.count > 0).await {
+            if let Err(error) = supervisor.broker.bind_again(&pool.name, more_queues(pool)).await {
                 debug!(pool = %pool.name, %error, "bindings not declared again");
             }
         }

@@ -239,7 +239,7 @@ impl WorkerDevice {
 impl WorkerDevice {
     /// Returns what a heartbeat says of a pool's sessions on the device, if it may have some.
     fn sessions_seen(&self, allowance: SessionAllowance, held: &Use) -> Option<DeviceSessions> {
-        let terms = SessionTerms { memory_permille: allowance.memory_permille, insists: false };
+        let terms = SessionTerms { memory_permille: allowance.memory_permille, insists: false, is_whole: false };
         let takes_some = allowance.count > 0 && self.info.compute_mode == ComputeMode::Shared;
         takes_some.then(|| DeviceSessions {
             open: held.sessions,

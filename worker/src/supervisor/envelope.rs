@@ -7,7 +7,7 @@ use gpufleet_schema::{
     bounds::{DELIVERIES_MAX, HEADER_TEXT_BYTES_MAX},
     topology::{
         FORWARDED, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_REPLIES, HEADER_REPLY_TOKEN,
-        HEADER_UNAVAILABLE, REPLIES, REPLIES_IN_LISTS, session_key, task_key,
+        HEADER_UNAVAILABLE, REPLIES, REPLIES_IN_LISTS,
     },
 };
 use gpufleet_transport::{Acker, Death, Delivery, Properties};
@@ -41,8 +41,8 @@ pub(super) struct Envelope {
     /// The pool of the message's queue; the jobs run in the pool's executors.
     pub(super) pool_id: PoolId,
     pub(super) priority: Priority,
-    /// Whether the message came from the pool's queue of sessions.
-    pub(super) is_session: bool,
+    /// How the message came into its queue.
+    pub(super) route: Route,
     /// The number of this attempt: the number that the producer or the last retry wrote, plus one for each redelivery by the broker.
     /// Numbers may be skipped, but none is used twice for the same message. A redelivery need not have reached a worker: see
     /// [`gpufleet_transport::Subscription::set_prefetch`].
@@ -95,7 +95,7 @@ impl Envelope {
             pool: queue.pool,
             pool_id: queue.id,
             priority: queue.priority,
-            is_session: queue.route == Route::Session,
+            route: queue.route,
             received,
             properties,
         };
@@ -123,7 +123,7 @@ impl Envelope {
 
     /// Returns the routing key with which the message returns to its queue.
     pub(super) fn task_key(&self) -> String {
-        if self.is_session { session_key(&self.pool) } else { task_key(&self.pool, self.priority) }
+        self.route.key(&self.pool, self.priority)
     }
 
     /// Returns whether settling would still reach the broker. If not, the broker redelivers the message, and work on it is wasted.

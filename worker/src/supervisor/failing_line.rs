@@ -17,7 +17,7 @@ pub(super) fn quoted(failure: Failure, program: &Program<'_>) -> Failure {
             let line = failure.line.or_else(|| reported_line(report?, "PTX line "));
             failure.at_line(line).in_program(text)
         }
-        Program::Catalog(_) | Program::Cubin(_) | Program::Session { .. } => failure,
+        Program::Catalog(_) | Program::Cubin(_) | Program::Session { .. } | Program::Host(_) => failure,
     }
 }
 

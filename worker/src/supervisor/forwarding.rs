@@ -10,7 +10,7 @@ use gpufleet_schema::{
 };
 use gpufleet_transport::QueueDepth;
 
-use super::{Supervisor, devices::WorkerDevice, envelope::Envelope};
+use super::{Supervisor, devices::WorkerDevice, envelope::Envelope, task_queue::Route};
 use crate::{
     blobs,
     config::ByteSize,
@@ -89,7 +89,7 @@ impl Supervisor {
         Box::pin(self.forward(need, envelope, fails)).await
     }
 
-    /// Lets another worker of the pool have a session for which this one has no device or no memory, or fails it.
+    /// Lets another worker of the pool have a session or a host program for which this one has no device or no memory, or fails it.
     pub(super) fn session_elsewhere(&self, unfit: Unfit, task: &Task<'_>, envelope: &Envelope) -> Ending {
         let (history, pool) = (envelope.forwarding, &self.pool_spec(envelope).name);
         if self.leaving.is_cancelled() {
@@ -104,7 +104,10 @@ impl Supervisor {
             Unfit::NoRoom => {
                 return Ending::Forwarded { history: history.forwarded(), to: Destination::Later(retry_rung(1)) };
             }
-            Unfit::NoDevice => format!("no worker of pool {pool} that takes sessions has {need}"),
+            Unfit::NoDevice => {
+                let what = if envelope.route == Route::Program { "runs host programs" } else { "takes sessions" };
+                format!("no worker of pool {pool} that {what} has {need}")
+            }
             Unfit::TooLarge(DemandTooLarge { bytes, device_bytes_max }) => format!(
                 "the session asks for {}, but the devices of this worker give sessions of pool {pool} at most {} (session-memory=); ask \
                  for less",

@@ -42,7 +42,7 @@ impl Supervisor {
     pub(super) fn consumer_priority(&self, queue: &TaskQueue) -> u16 {
         match queue.route {
             Route::AffinitySlot(slot) => affinity::priority(&self.config.name, self.devices.len(), &queue.pool, slot),
-            Route::Pool | Route::Class(_) | Route::Session => 0,
+            Route::Pool | Route::Class(_) | Route::Session | Route::Program => 0,
         }
     }
 

@@ -30,7 +30,12 @@ mod outbox;
 mod owed;
 mod prepared;
 mod preparing;
+mod preparing_program;
 mod preparing_session;
+mod program_claim;
+mod program_files;
+mod program_output;
+mod programs;
 mod progress;
 mod ready;
 mod refusal;
@@ -120,6 +125,10 @@ pub enum WorkerError {
     Metrics { address: SocketAddr, source: std::io::Error },
     #[error(transparent)]
     Traces(#[from] TracesError),
+    #[error("this machine can't run host programs (programs=N): {0}")]
+    Programs(String),
+    #[error("failed to look into the folder of host programs {path}: {source}; choose another with --program-folder")]
+    ProgramFolder { path: String, source: std::io::Error },
     #[error("no device is left in service: {0}")]
     DevicesLost(String),
 }
@@ -176,6 +185,7 @@ pub async fn run(config: Config, background: Handle) -> Result<(), WorkerError> 
         // A network file system may hang.
         _ = signals.next() => return Ok(()),
     };
+    start::programs(&config)?;
     let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_user(config.executor_user.clone());
     let compiler = compiler.with_time_limit(config.compile_limit).with_pools(config.pools.len());
     let compiler = Arc::new(compiler.with_store(store));
@@ -307,7 +317,7 @@ impl Supervisor {
             let (dispatcher, index) = (Arc::clone(&self.dispatcher), queue.index);
             let stop = match queue.route {
                 Route::Class(class) => self.end_of_class(class),
-                Route::Pool | Route::AffinitySlot(_) | Route::Session => self.leaving.clone(),
+                Route::Pool | Route::AffinitySlot(_) | Route::Session | Route::Program => self.leaving.clone(),
             };
             let (name, priority) = (queue.name(), self.consumer_priority(&queue));
             let admission = self.admission(&queue);

@@ -28,6 +28,8 @@ use crate::{
 
 /// Upper estimate of the fixed parts of a reply (keys, numbers, job id and worker name), in bytes.
 const FRAME_BYTES: usize = 1 << 10;
+/// Upper estimate of what a host program used in a reply: ten names and numbers.
+const SESSION_BYTES: usize = 512;
 
 /// Upper estimate of the keys of an output, in bytes.
 const OUTPUT_FRAME_BYTES: usize = 128;
@@ -299,7 +301,8 @@ fn estimate(reply: &Reply<'_>, encoding: Encoding) -> usize {
     let failure = reply.failure.as_ref().map_or(0, failure_texts);
     let printed = reply.printf_output.as_ref().map_or(0, |printed| text(&printed.text));
     let device = reply.ran_on.as_ref().map_or(0, |ran_on| text(&ran_on.device_name));
-    FRAME_BYTES + outputs + failure + printed + device + reply.timings.launches_us.len() * NUMBER_BYTES
+    let used = if reply.session.is_some() { SESSION_BYTES } else { 0 };
+    FRAME_BYTES + outputs + failure + printed + device + used + reply.timings.launches_us.len() * NUMBER_BYTES
 }
 
 fn failure_texts(failure: &Failure) -> usize {
@@ -368,6 +371,7 @@ mod tests {
                 emulated: false,
             }),
             printf_output: PrintfOutput::of("\"".repeat(1 << 20).as_bytes(), u64::MAX),
+            session: None,
         }
     }
 

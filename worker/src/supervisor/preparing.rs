@@ -7,9 +7,7 @@ use std::{
 
 use futures::future::try_join_all;
 use gpufleet_kernels::{Problem, ResolveError};
-use gpufleet_schema::{
-    Buffer, Failure, FailureCode, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX, topology::session_key,
-};
+use gpufleet_schema::{Buffer, Failure, FailureCode, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX};
 
 use super::{
     Supervisor,
@@ -24,6 +22,7 @@ use super::{
     held::HeldJob,
     long::is_long,
     prepared::{CompiledPrograms, OfCatalog, Ready, Resolved},
+    task_queue::Route,
 };
 use crate::{
     compiler::{CompileRequest, ProgramOrigin},
@@ -47,8 +46,10 @@ impl Supervisor {
     pub(super) async fn prepare(self: Arc<Self>, job: JobContent) -> Result<Ready, Ending> {
         job.task().check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         self.check_policy(job.task(), job.envelope())?;
-        if job.envelope().is_session {
-            return self.prepare_session(job);
+        match job.envelope().route {
+            Route::Session => return self.prepare_session(job),
+            Route::Program => return self.prepare_program(job).await,
+            Route::Pool | Route::AffinitySlot(_) | Route::Class(_) => {}
         }
         let resolved = Resolved::try_new(job, resolved)?;
         let (task, job) = (resolved.task(), resolved.borrow_owner());
@@ -96,14 +97,25 @@ impl Supervisor {
 
     /// Checks the pool's policy, and that the reply goes to a client of the task's user.
     fn check_policy(&self, task: &Task<'_>, envelope: &Envelope) -> Result<(), Ending> {
-        let is_session = matches!(task.program, Program::Session { .. });
-        if is_session != envelope.is_session {
-            let what = if is_session { "is a session" } else { "is not a session" };
-            let message = format!(
-                "the program is {what}, but its routing key says otherwise; sessions have the key {}",
-                session_key(&envelope.pool)
-            );
-            return Err(user(FailureCode::InvalidTask, message));
+        let expected = match &task.program {
+            Program::Session { .. } => Some((Route::Session, "a session")),
+            Program::Host(_) => Some((Route::Program, "a host program")),
+            Program::Catalog(_) | Program::Source { .. } | Program::Ptx(_) | Program::Cubin(_) => None,
+        };
+        match (expected, envelope.route) {
+            (Some((wanted, what)), route) if wanted != route => {
+                let key = wanted.key(&envelope.pool, envelope.priority);
+                let message = format!("the task is {what}, so its routing key must be {key}");
+                return Err(user(FailureCode::InvalidTask, message));
+            }
+            (None, route @ (Route::Session | Route::Program)) => {
+                let (found, needed) = (route, Route::Pool.key(&envelope.pool, envelope.priority));
+                let found = found.key(&envelope.pool, envelope.priority);
+                let message =
+                    format!("the task runs kernels, so its routing key must be one like {needed}, not {found}");
+                return Err(user(FailureCode::InvalidTask, message));
+            }
+            _ => {}
         }
         let client = task.reply.as_ref();
         if let Some(foreign) = client.and_then(|client| foreign_client(envelope.user.as_deref(), client)) {
@@ -169,7 +181,7 @@ fn codes<'a>(program: &'a Program<'_>, programs: &'a CompiledPrograms) -> Result
     match program {
         Program::Source { .. } => programs.compiled.iter().map(|(_, compiled)| code(Some(&**compiled))).collect(),
         Program::Catalog(_) | Program::Ptx(_) | Program::Cubin(_) => Ok(vec![code(None)?]),
-        Program::Session { .. } => unreachable!("a session is prepared by itself"),
+        Program::Session { .. } | Program::Host(_) => unreachable!("they are prepared by themselves"),
     }
 }
 

@@ -52,6 +52,7 @@ impl Supervisor {
         let terms = SessionTerms {
             memory_permille: sessions.memory_permille,
             insists: envelope.forwarding.forwards >= WAITS_BEFORE_INSISTING,
+            is_whole: false,
         };
         let may_use = self.devices.iter().filter(|device| allowed.has(device.id));
         let bytes = lease.saturating_add(may_use.map(WorkerDevice::session_overhead).max().unwrap_or(0));
@@ -72,8 +73,8 @@ impl Supervisor {
         Ok(Ready { resolved, needs_store: false, reply_bytes: 0, time_limit, demand, program: None, programs })
     }
 
-    /// Returns the devices that a session may use. A device in exclusive mode belongs to its executor.
-    fn allowed_sessions(&self, requires: &Requires) -> Allowed {
+    /// Returns the devices that a session or a host program may use. A device in exclusive mode belongs to its executor.
+    pub(super) fn allowed_sessions(&self, requires: &Requires) -> Allowed {
         let allowed = self.allowed(requires);
         let shared = self.devices.iter().filter(|device| device.info.compute_mode == ComputeMode::Shared);
         shared.map(|device| device.id).filter(|device| allowed.has(*device)).collect()

@@ -57,7 +57,7 @@ impl ProgressChannel {
     }
 
     /// Returns whether the message is on its way.
-    fn offer(&self, key: String, progress: &Progress) -> bool {
+    pub(super) fn offer(&self, key: String, progress: &Progress) -> bool {
         let is_sent = self.is_in_time(Instant::now()) && self.publisher.offer(key, progress.encode());
         if !is_sent {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -130,6 +130,7 @@ impl Reporter {
             counter: reached.counter,
             bytes: reached.bytes,
             printed: Some(printed).filter(|printed| !printed.text.is_empty()),
+            ran_on: None,
         };
         let reply_to = envelope.reply_to().ok().flatten();
         let client = envelope.recipient(task.reply.as_ref(), reply_to.as_ref());

@@ -145,7 +145,7 @@ impl Supervisor {
     }
 
     /// Returns once the worker stops, or the device is out of service.
-    async fn ended_by_worker(&self, device: &WorkerDevice) -> End {
+    pub(super) async fn ended_by_worker(&self, device: &WorkerDevice) -> End {
         tokio::select! {
             () = self.out_of_grace.cancelled() => End::Fleet("the worker was stopped".to_owned()),
             reason = device.out_of_service() => End::Fleet(reason),

@@ -28,7 +28,7 @@ use super::{
     held::{HeldJob, HeldMessage},
     prepared::Ready,
     running::Boarding,
-    task_queue::TaskQueue,
+    task_queue::{Route, TaskQueue},
 };
 use crate::{
     dispatcher::{Dispatcher, Effect, JobNo, MessageNo, PublishFailure, Settlement, Unfit},
@@ -275,10 +275,18 @@ impl Shell {
             return self.put(AttemptResult::default().ended(job, Ending::HandedBack));
         }
         let supervisor = Arc::clone(&self.supervisor);
-        if ready.demand.session.is_some() {
-            return self.work(false, Input::JobBroken(job), async move {
-                supervisor.run_session(job, ready, executor.device, &cancel).await
-            });
+        match ready.envelope().route {
+            Route::Session => {
+                return self.work(false, Input::JobBroken(job), async move {
+                    supervisor.run_session(job, ready, executor.device, &cancel).await
+                });
+            }
+            Route::Program => {
+                return self.work(false, Input::JobBroken(job), async move {
+                    supervisor.run_program(job, ready, executor.device, &cancel).await
+                });
+            }
+            Route::Pool | Route::AffinitySlot(_) | Route::Class(_) => {}
         }
         let is_brief = ready.demand.bytes <= BRIEF_BYTES as u64;
         self.work(is_brief, Input::JobBroken(job), async move {

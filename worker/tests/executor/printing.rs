@@ -41,7 +41,7 @@ async fn run_as(executor: &Executor, job: ExecutorJob<'_>) -> (Result<Finished, 
 }
 
 fn whole(text: String) -> Option<PrintfOutput> {
-    Some(PrintfOutput { text, dropped_bytes: 0 })
+    Some(PrintfOutput { text, dropped_bytes: 0, is_tail: false })
 }
 
 #[tokio::test]

@@ -50,6 +50,11 @@ export function JobPage({ id }: { id: string }) {
   );
 }
 
+/** The kind of a program in words. */
+function kind(program: string): string {
+  return program === "host" ? "host program" : program;
+}
+
 function JobSkeleton() {
   return (
     <>
@@ -64,7 +69,7 @@ function Facts({ job, attempt }: { job: Job; attempt: Attempt | undefined }) {
   return (
     <dl class="facts">
       <Fact title="Kernel">
-        <Text>{job.kernel}</Text> {job.program && <span class="faint">{job.program}</span>}
+        <Text>{job.kernel}</Text> {job.program && <span class="faint">{kind(job.program)}</span>}
       </Fact>
       <Fact title="Pool">
         <Text>{job.pool}</Text> {job.priority && <span class="faint">{job.priority}</span>}
@@ -145,7 +150,7 @@ function Attempts({ job, attempts, decisive }: { job: Job; attempts: Attempt[]; 
       ) : (
         <>
           <Gantt job={job} attempts={attempts} />
-          <Stages attempt={decisive ?? attempts.at(-1)} />
+          <Stages attempt={decisive ?? attempts.at(-1)} isHostProgram={job.program === "host"} />
         </>
       )}
     </section>

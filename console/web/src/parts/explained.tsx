@@ -10,8 +10,8 @@ import { Prose } from "./text";
 export function Waits({ job }: { job: Job }) {
   const { body } = useTopic<Explanation>(`/v1/jobs/${job.job_id}/why`);
   const { body: broker } = useTopic<Broker>("broker");
-  // A session waits in a queue of its own.
-  const queue = job.program === "session" ? undefined : broker?.pools.find(({ pool }) => pool === job.pool);
+  // A session or a host program waits in a queue of its own.
+  const queue = job.program === "session" || job.program === "host" ? undefined : broker?.pools.find(({ pool }) => pool === job.pool);
   // The read API does not ask the broker; the console does.
   const reasons = (body?.reasons ?? []).filter(({ reason }) => !queue || reason !== "ask_broker");
   return (

@@ -1,4 +1,4 @@
-// What the kernels of a running job have printed so far. The box shows the end, and follows it until the reader scrolls up.
+// What a running job has printed so far. The box shows the end, and follows it until the reader scrolls up.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
@@ -8,7 +8,8 @@ import { visible } from "../format";
 /** The reader is at the end within this many pixels. */
 const AT_END = 4;
 
-export function LiveText({ printed, attempt }: { printed: NonNullable<JobProgress["printed"]>; attempt: number }) {
+export function LiveText({ printed, attempt, isHostProgram }: { printed: NonNullable<JobProgress["printed"]>; attempt: number; isHostProgram: boolean }) {
+  const title = isHostProgram ? "Output so far" : "Output of printf so far";
   const box = useRef<HTMLPreElement>(null);
   const [follows, setFollows] = useState(true);
   useLayoutEffect(() => {
@@ -18,7 +19,7 @@ export function LiveText({ printed, attempt }: { printed: NonNullable<JobProgres
     <section>
       <header class="page-head live-head">
         <h2>
-          Output of printf so far <span class="faint">{attempt > 1 ? `attempt ${attempt}` : ""}</span>
+          {title} <span class="faint">{attempt > 1 ? `attempt ${attempt}` : ""}</span>
         </h2>
         {!follows && (
           <button type="button" onClick={() => setFollows(true)}>
@@ -33,12 +34,17 @@ export function LiveText({ printed, attempt }: { printed: NonNullable<JobProgres
         role="log"
         aria-live="off"
         tabIndex={0}
-        aria-label="Output of printf so far"
+        aria-label={title}
         onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => setFollows(scrollHeight - scrollTop - clientHeight <= AT_END)}
       >
         {visible(printed.text)}
       </pre>
-      {printed.is_cut && <p class="faint">More was printed before. The job's page shows the output from its beginning once the job has ended.</p>}
+      {printed.is_cut && (
+        <p class="faint">
+          More was printed before.{" "}
+          {isHostProgram ? "The output that the job keeps has all of it." : "The job's page shows the output from its beginning once the job has ended."}
+        </p>
+      )}
     </section>
   );
 }

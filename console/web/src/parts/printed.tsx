@@ -12,10 +12,11 @@ export function Printed({ attempts, decisive }: { attempts: Attempt[]; decisive:
   const attempt = printed.find(({ attempt }) => attempt === (chosen ?? decisive)) ?? printed.at(-1);
   const output = attempt?.printf_output;
   if (!attempt || !output) return null;
+  const title = output.is_tail ? "End of the output" : "Output of printf";
   return (
     <section>
       <h2>
-        Output of printf{" "}
+        {title}{" "}
         {printed.length > 1 && (
           <select aria-label="Attempt" value={attempt.attempt} onChange={(event) => setChosen(Number(event.currentTarget.value))}>
             {printed.map(({ attempt }) => (
@@ -26,10 +27,14 @@ export function Printed({ attempts, decisive }: { attempts: Attempt[]; decisive:
           </select>
         )}
       </h2>
-      <pre class="log" tabIndex={0} aria-label="Output of printf">
+      <pre class="log" tabIndex={0} aria-label={title}>
         {visible(output.text)}
       </pre>
-      {(output.dropped_bytes ?? 0) > 0 && <p class="faint">{bytes(output.dropped_bytes)} more were printed and dropped.</p>}
+      {(output.dropped_bytes ?? 0) > 0 && (
+        <p class="faint">
+          {output.is_tail ? `${bytes(output.dropped_bytes)} were written before.` : `${bytes(output.dropped_bytes)} more were printed and dropped.`}
+        </p>
+      )}
     </section>
   );
 }

@@ -73,16 +73,17 @@ export function Progress({ job }: { job: Job }) {
       <section class="progress">
         <h2>Progress</h2>
         <div class="panel">
-          <p>{progress ? <Words progress={progress} /> : <Unknown job={job} problem={all?.problem} />}</p>
+          <p>{progress ? <Words progress={progress} isHostProgram={job.program === "host"} /> : <Unknown job={job} problem={all?.problem} />}</p>
           <Bar progress={progress} />
         </div>
       </section>
-      {progress?.printed && <LiveText printed={progress.printed} attempt={progress.attempt} />}
+      {progress?.printed && <LiveText printed={progress.printed} attempt={progress.attempt} isHostProgram={job.program === "host"} />}
     </>
   );
 }
 
-function Words({ progress }: { progress: JobProgress }) {
+function Words({ progress, isHostProgram }: { progress: JobProgress; isHostProgram: boolean }) {
+  if (isHostProgram) return <span class="faint">The command runs. There is nothing to count.</span>;
   if (!progress.count) {
     return <span class="faint">{progress.unit === "bytes" ? `It is ${progress.stage}.` : "It has a single launch and no counter, so there is nothing to count."}</span>;
   }

@@ -1,4 +1,4 @@
-// What a session did, in a sentence. It has no stages.
+// What a session or a host program did, in a sentence. It has no stages.
 
 import type { Attempt, SessionUse } from "../api/types";
 import { bytes, count, duration } from "../format";
@@ -13,6 +13,12 @@ export function SessionLine({ attempt, used }: { attempt: Attempt; used: Session
     `at most ${bytes(used.memory_bytes_peak)} of device memory`,
     ending(used),
   ];
+  return <p class="faint stages">{parts.filter(Boolean).join("; ")}</p>;
+}
+
+export function ProgramLine({ attempt, used }: { attempt: Attempt; used: SessionUse }) {
+  const ran = attempt.timings?.total_us;
+  const parts = [ran ? `Attempt ${attempt.attempt}: ran for ${duration(ran)}` : `Attempt ${attempt.attempt}`, ending(used)];
   return <p class="faint stages">{parts.filter(Boolean).join("; ")}</p>;
 }
 

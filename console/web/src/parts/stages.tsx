@@ -3,9 +3,10 @@
 import type { Attempt } from "../api/types";
 import { bytes, duration, percent } from "../format";
 import { LEGEND } from "./gantt";
-import { SessionLine } from "./session-use";
+import { ProgramLine, SessionLine } from "./session-use";
 
-export function Stages({ attempt }: { attempt: Attempt | undefined }) {
+export function Stages({ attempt, isHostProgram }: { attempt: Attempt | undefined; isHostProgram: boolean }) {
+  if (attempt?.session && isHostProgram) return <ProgramLine attempt={attempt} used={attempt.session} />;
   if (attempt?.session) return <SessionLine attempt={attempt} used={attempt.session} />;
   const timings = attempt?.timings;
   if (!attempt || !timings) return null;

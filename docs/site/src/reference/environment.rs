@@ -17,7 +17,7 @@ use crate::page;
 /// A variable that is no option of a command.
 type Variable = (&'static str, &'static str);
 
-const PROGRAMS: [Variable; 12] = [
+const PROGRAMS: [Variable; 13] = [
     (
         "GPUFLEET_CONFIG",
         "`gpufleet`, Python: the configuration file with the profiles, in place of `~/.config/gpufleet/config.toml`.",
@@ -42,6 +42,10 @@ const PROGRAMS: [Variable; 12] = [
     (
         "GPUFLEET_BIN_DIR",
         "`gpufleet local`: the folder that holds gpufleet's other programs. Unset: beside `gpufleet`, then `PATH`.",
+    ),
+    (
+        "GPUFLEET_ON_WORKER",
+        "programs of [`gpufleet run --on-worker`](../guides/host-programs.md): `1`. The worker sets it.",
     ),
     (
         "GPUFLEET_SESSION_SOCKET",

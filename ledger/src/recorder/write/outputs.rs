@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::{array::array_literal, jobs::FinalAttempts, keys::Keys};
 use crate::recorder::change::{AttemptChange, KeptRow};
 
-/// Writes the outputs that the deciding attempts have kept. Existing rows do not change, because all events of an attempt have the same
-/// outputs.
+/// Writes the outputs that the deciding attempts have kept: those of jobs that succeeded, and of host programs that failed. Existing rows do
+/// not change, because all events of an attempt have the same outputs.
 pub(super) async fn write(
     attempts: &BTreeMap<(JobId, i32), AttemptChange>,
     keys: &Keys,
@@ -29,7 +29,8 @@ pub(super) async fn write(
         from unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::timestamptz[], $9::int[],
                     $10::timestamptz[])
             as new (job_id, position, name, dtype, shape, digest, data, expires_at, attempt, id_at)
-        join attempts a on a.job_id = new.job_id and a.id_at = new.id_at and a.attempt = new.attempt and a.state = 'succeeded'
+        join attempts a on a.job_id = new.job_id and a.id_at = new.id_at and a.attempt = new.attempt
+            and a.state in ('succeeded', 'failed')
         on conflict (job_id, position) do nothing"#,
         &columns.job_id,
         &columns.position,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, NaiveDate, Utc};
-use gpufleet_schema::{JobId, session};
+use gpufleet_schema::{JobId, host_program, session};
 use sqlx::PgConnection;
 
 use super::{
@@ -86,7 +86,7 @@ fn ended(
     outcomes: &FinalAttempts,
     counted_us: i64,
 ) -> Ended {
-    if job.program == session::KIND {
+    if job.program == session::KIND || job.program == host_program::KIND {
         return Ended::session(session_us(end).saturating_sub(counted_us).max(0));
     }
     let timings = &end.timings;
@@ -110,7 +110,7 @@ fn ended(
     }
 }
 
-/// Returns the device time of a session: what its pool was charged, or else the time in which the device worked for it. While it is open,
+/// Returns the device time of a session or a host program: what its pool was charged, or else the time in which the device worked for it. While it is open,
 /// the device works for other jobs too.
 fn session_us(end: &End) -> i64 {
     let busy_us = end.session.as_ref().map_or(0, |used| used.busy_us);

@@ -68,6 +68,11 @@ impl DeadLetter {
         topology::parse_session_key(origin_key(&self.origin)).is_some()
     }
 
+    /// Whether the letter came from a queue of host programs.
+    pub(super) fn is_of_host_program(&self) -> bool {
+        topology::parse_program_key(origin_key(&self.origin)).is_some()
+    }
+
     /// The pool and priority of the task queue that the letter came from; `None` if it came from another queue.
     pub(super) fn destination(&self) -> Option<(gpufleet_schema::PoolName, gpufleet_schema::Priority)> {
         topology::parse_task_key(origin_key(&self.origin))
@@ -89,7 +94,9 @@ fn user(properties: &Properties, deaths: &[Death]) -> Option<String> {
 fn last_death(deaths: &[Death]) -> Option<&Death> {
     let in_a_task_queue = |death: &&Death| {
         let key = origin_key(&death.queue);
-        topology::parse_task_key(key).is_some() || topology::parse_session_key(key).is_some()
+        topology::parse_task_key(key).is_some()
+            || topology::parse_session_key(key).is_some()
+            || topology::parse_program_key(key).is_some()
     };
     deaths.iter().find(in_a_task_queue).or_else(|| deaths.first())
 }

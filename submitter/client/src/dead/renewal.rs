@@ -42,8 +42,10 @@ pub(super) fn encode(encoding: Encoding, tasks: &OneOrMany<Task<'_>>) -> Result<
 /// Renews one task. It is checked here, because a worker would fail an invalid task and its contents would be lost.
 fn renew(task: Task<'_>) -> Result<Task<'_>, DeadError> {
     let job_id = task.job_id;
-    if matches!(task.program, Program::Session { .. }) {
-        return Err(DeadError::Session);
+    match task.program {
+        Program::Session { .. } => return Err(DeadError::Session),
+        Program::Host(_) => return Err(DeadError::HostProgram),
+        _ => {}
     }
     let mut labels = task.labels;
     labels.insert(REPLAY_LABEL.to_owned(), job_id.to_string());

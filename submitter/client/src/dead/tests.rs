@@ -73,6 +73,20 @@ fn a_session_is_not_replayed() {
 }
 
 #[test]
+fn a_host_program_is_listed_and_not_replayed() {
+    let host = crate::Job::host(["python", "train.py"], "torch").build().unwrap().task;
+    let job_id = host.job_id;
+    let body = body(&OneOrMany::One(host));
+    let deaths = [death("gpufleet.v1.tasks.default.program", "delivery_limit")];
+    let letter = DeadLetter::read(&properties(), &deaths, &body);
+    assert_eq!((letter.jobs.as_slice(), letter.origin.as_str()), (&[job_id][..], deaths[0].queue.as_str()));
+    assert!(letter.is_of_host_program() && !letter.is_of_session() && letter.destination().is_none());
+    let renewed = renewed(&body, &[]).unwrap();
+    assert!(matches!(renewed, Err(DeadError::HostProgram)), "{renewed:?}");
+    assert!(DeadError::HostProgram.concerns_one_letter());
+}
+
+#[test]
 fn our_headers_count_only_in_a_letter_that_the_broker_did_not_move() {
     let headers = [(HEADER_REASON, "r"), (HEADER_ORIGIN, "default.high"), (HEADER_USER, "anna")];
     let headers = headers.map(|(name, text)| (name.to_owned(), text.into()));

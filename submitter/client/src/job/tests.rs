@@ -112,3 +112,28 @@ fn a_buffer_whose_elements_do_not_fill_its_shape_is_refused() {
     let job = Job::source("code").input_shaped("x", [3], &[1_u8, 2]).entry("k").cover([1]);
     assert_eq!(problem(job), "buffers.x.data: holds 2 bytes, but [3] of u8 needs 3");
 }
+
+#[test]
+fn a_host_program_is_a_task_with_its_files_in_a_buffer() {
+    let job = Job::host(["python", "train.py"], "torch")
+        .variable("SEED", "7")
+        .download("out/**")
+        .network(true)
+        .upload(vec![1, 2, 3]);
+    let task = job.build().unwrap().task;
+    assert_eq!(task.limits.attempts_max, Some(1), "it may have had effects");
+    let Program::Host(program) = &task.program else { panic!("{:?}", task.program) };
+    assert_eq!((program.label().as_str(), program.environment.as_str()), ("python train.py", "torch"));
+    assert_eq!((program.variables["SEED"].as_str(), program.network), ("7", true));
+    assert_eq!(program.download, ["out/**"]);
+    assert_eq!((task.buffers[0].name.as_str(), task.buffers[0].shape.as_slice()), ("upload", &[3][..]));
+}
+
+#[test]
+fn settings_of_host_programs_are_refused_in_other_jobs() {
+    let kernel = || Job::source("code").entry("k").cover([1]);
+    assert_eq!(problem(kernel().network(true)), "program: the network is for host programs, this program is source");
+    assert!(problem(kernel().download("x")).contains("a download is for host programs"));
+    assert!(problem(Job::host(["true"], "torch").download("/etc/*")).contains("leaves the working directory"));
+    assert!(problem(Job::host(["true"], "")).contains("program.host.environment"));
+}

@@ -53,6 +53,7 @@ impl Scene {
             timings: Timings::default(),
             ran_on: None,
             printf_output: None,
+            session: None,
         }
     }
 

@@ -80,7 +80,9 @@ async fn for_each(
                 told?;
                 outcomes.done += 1;
             }
-            Err(DeadError::NoTask { .. } | DeadError::Session) if choice.all => outcomes.skipped += 1,
+            Err(DeadError::NoTask { .. } | DeadError::Session | DeadError::HostProgram) if choice.all => {
+                outcomes.skipped += 1
+            }
             Err(error) if is_alone => return Err(complaint(&error)),
             Err(error) if error.concerns_one_letter() => outcomes.fail(about(&name, complaint(&error))),
             Err(error) => return Err(about(&name, complaint(&error))),

@@ -155,6 +155,7 @@ pub mod tests {
             counter: None,
             bytes: None,
             printed: None,
+            ran_on: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Prints on standard output what the kernels print, beside a line that is drawn on the same terminal.
 
-use gpufleet::schema::Printed;
+use gpufleet::schema::{Printed, PrintfOutput};
 
 use super::text::ReceivedText;
 use crate::{complaint::Complaint, output, quantity, waiting::Spinner};
@@ -44,11 +44,15 @@ impl PrintedText {
         self.received = ReceivedText::default();
     }
 
-    /// Prints the rest of the whole text. Returns whether all of it was printed.
-    pub fn complete(&mut self, whole: &str) -> bool {
-        let rest = self.received.rest(whole);
+    /// Prints the rest of the text in the outcome. Returns whether all of the text was printed.
+    pub fn complete(&mut self, outcome: Option<&PrintfOutput>) -> bool {
+        let nothing = PrintfOutput { text: String::new(), dropped_bytes: 0, is_tail: false };
+        let outcome = outcome.unwrap_or(&nothing);
+        let rest = self.received.rest(outcome);
         let held = std::mem::take(&mut self.held.text);
-        self.emit(&(held + rest.unwrap_or_default()));
+        // The end of an output follows what was received, if with a gap.
+        let end = if outcome.is_tail { outcome.text.as_str() } else { "" };
+        self.emit(&(held + rest.unwrap_or(end)));
         rest.is_some() && !self.received.has_gap()
     }
 

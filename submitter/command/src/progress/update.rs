@@ -38,6 +38,7 @@ impl<'a> Line<'a> {
             counter,
             bytes,
             printed,
+            ran_on: _,
         } = progress;
         Self {
             progress: Update {

@@ -36,18 +36,22 @@ impl Lines {
 
 /// `NVIDIA H100 80GB HBM3 on gpu-7, 8 GiB for 1 h, 0.4 ms away (job 7d6002819b6b)`
 pub fn opened(offer: &SessionOffer, round_trip: Duration) -> String {
-    let RanOn { worker, device_name, emulated, .. } = &offer.ran_on;
-    let device = match emulated {
-        true => format!("EMULATED device (runs on the CPU of worker {worker})"),
-        false => format!("{device_name} on {worker}"),
-    };
     format!(
-        "{device}, {} for {}, {:.1} ms away (job {})",
+        "{}, {} for {}, {:.1} ms away (job {})",
+        place(&offer.ran_on),
         size(offer.memory_bytes),
         time(offer.time_limit_ms),
         round_trip.as_secs_f64() * 1e3,
         short(offer.job_id)
     )
+}
+
+/// `NVIDIA H100 80GB HBM3 on gpu-7`
+pub fn place(RanOn { worker, device_name, emulated, .. }: &RanOn) -> String {
+    match emulated {
+        true => format!("EMULATED device (runs on the CPU of worker {worker})"),
+        false => format!("{device_name} on {worker}"),
+    }
 }
 
 /// `session ended after 41.2 s: 18432 calls, 512 waits, 96.0 MiB sent, 4.00 MiB received, GPU busy 12.3 s`

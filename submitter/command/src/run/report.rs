@@ -1,14 +1,19 @@
 //! The report of a run for programs: `gpufleet run --report FILE`.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use gpufleet::schema::{JobId, RanOn, SessionUse};
 use serde::Serialize;
 
 use super::{
+    on_worker::files::Saved,
     outcome::{self, Outcome, SessionEnd},
     program::ProgramEnd,
 };
+use crate::complaint::Complaint;
 
 /// A report, also of a run whose command did not start.
 #[derive(Debug, Default, Serialize)]
@@ -19,6 +24,16 @@ pub struct Report {
     command: Option<ReportedEnd>,
     sessions: Vec<ReportedSession>,
     used: Option<ReportedUse>,
+    program: Option<ReportedProgram>,
+}
+
+/// A command that ran on a worker's machine.
+#[derive(Debug, Serialize)]
+struct ReportedProgram {
+    job_id: JobId,
+    ran_on: Option<RanOn>,
+    folder: Option<PathBuf>,
+    files: Vec<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,6 +72,34 @@ impl Report {
         self.command = program.map(|end| ReportedEnd { exit_code: end.exit_code(), signal: end.signal() });
         self.sessions = ends.iter().map(ReportedSession::of).collect();
         self.used = Some(ReportedUse::of(&outcome::sum(ends)));
+    }
+
+    /// Adds the command that ran on a worker, and its files.
+    pub fn add_program(
+        &mut self,
+        job_id: JobId,
+        end: &Result<ProgramEnd, Complaint>,
+        ran_on: Option<&RanOn>,
+        saved: Option<&Saved>,
+    ) {
+        self.command = end.as_ref().ok().map(|end| ReportedEnd { exit_code: end.exit_code(), signal: end.signal() });
+        self.program = Some(ReportedProgram {
+            job_id,
+            ran_on: ran_on.cloned(),
+            folder: saved.map(|saved| saved.folder.clone()),
+            files: saved.map(|saved| saved.unpacked.written.clone()).unwrap_or_default(),
+        });
+    }
+
+    /// Whether a command on a worker has ended.
+    pub fn has_program(&self) -> bool {
+        self.program.is_some()
+    }
+
+    /// Returns the path here of a file that came back from a worker.
+    pub fn file(&self, name: &Path) -> Option<PathBuf> {
+        let ReportedProgram { folder, files, .. } = self.program.as_ref()?;
+        files.iter().find(|file| *file == name).and_then(|file| Some(folder.as_ref()?.join(file)))
     }
 
     pub fn write(&mut self, path: &Path, exit: u8) -> io::Result<()> {

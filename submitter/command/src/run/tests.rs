@@ -16,7 +16,7 @@ struct Line {
     options: Options,
 }
 
-fn parsed(line: &str) -> Result<Options, clap::Error> {
+pub(super) fn parsed(line: &str) -> Result<Options, clap::Error> {
     Line::try_parse_from(std::iter::once("run").chain(line.split_whitespace())).map(|line| line.options)
 }
 
@@ -81,7 +81,9 @@ fn failed(state: AttemptState, verdict: Verdict, code: FailureCode) -> Outcome {
         timings: Timings::default(),
         ran_on: None,
         printf_output: None,
+        session: None,
         round_trip: std::time::Duration::ZERO,
+        outputs: Vec::new(),
     }))
 }
 

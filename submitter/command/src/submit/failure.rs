@@ -135,7 +135,9 @@ mod tests {
             timings: Timings::default(),
             ran_on: None,
             printf_output: None,
+            session: None,
             round_trip: Duration::ZERO,
+            outputs: Vec::new(),
         }
     }
 

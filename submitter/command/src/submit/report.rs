@@ -209,7 +209,11 @@ mod tests {
                 device_name: "CPU".to_owned(),
                 emulated: true,
             }),
-            printf_output: Some(PrintfOutput { text: "x=1.5\nx=2\n".to_owned(), dropped_bytes: 70_000 }),
+            printf_output: Some(PrintfOutput {
+                text: "x=1.5\nx=2\n".to_owned(),
+                dropped_bytes: 70_000,
+                is_tail: false,
+            }),
             round_trip: Duration::from_micros(4_200),
             outputs: vec![("y".to_owned(), UnreadOutput::Array(Array::from_slice(&[1.0_f32, 2.0])))],
         }
@@ -222,7 +226,8 @@ mod tests {
     fn failed_job(failure: Failure) -> FailedJob {
         let JobResult { job_id, attempt, timings, ran_on, printf_output, round_trip, .. } = result();
         let (state, failure) = (AttemptState::Failed, Some(failure));
-        FailedJob { job_id, state, attempt, failure, timings, ran_on, printf_output, round_trip }
+        let (session, outputs) = (None, Vec::new());
+        FailedJob { job_id, state, attempt, failure, timings, ran_on, printf_output, session, round_trip, outputs }
     }
 
     #[test]

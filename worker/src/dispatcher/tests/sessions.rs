@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(5_001);
 fn session(bytes: u64, insists: bool) -> NewJob {
     let mut new = job();
     if let Preparation::Ready { demand, .. } = &mut new.preparation {
-        let session = Some(SessionTerms { memory_permille: 1000, insists });
+        let session = Some(SessionTerms { memory_permille: 1000, insists, is_whole: false });
         *demand = Demand { bytes, session, ..*demand };
     }
     new

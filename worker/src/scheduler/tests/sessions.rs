@@ -8,11 +8,11 @@ use super::{
 const DEVICE: DeviceId = DeviceId(0);
 
 fn session(bytes: u64) -> Demand {
-    Demand { session: Some(SessionTerms { memory_permille: 1000, insists: false }), ..demand(bytes) }
+    Demand { session: Some(SessionTerms { memory_permille: 1000, insists: false, is_whole: false }), ..demand(bytes) }
 }
 
 fn insisting(bytes: u64) -> Demand {
-    Demand { session: Some(SessionTerms { memory_permille: 1000, insists: true }), ..demand(bytes) }
+    Demand { session: Some(SessionTerms { memory_permille: 1000, insists: true, is_whole: false }), ..demand(bytes) }
 }
 
 fn arrived(ticket: u64, demand: Demand) -> Change {
@@ -72,7 +72,10 @@ fn a_session_on_a_device_without_an_executor_of_its_pool_leaves_it_as_it_was() {
 
 #[test]
 fn sessions_of_a_pool_stay_below_their_part_of_the_device() {
-    let half = |bytes| Demand { session: Some(SessionTerms { memory_permille: 500, insists: true }), ..demand(bytes) };
+    let half = |bytes| Demand {
+        session: Some(SessionTerms { memory_permille: 500, insists: true, is_whole: false }),
+        ..demand(bytes)
+    };
     let mut scheduler = with_device(4, 100);
     assert_eq!(starts(&scheduler.step([arrived(1, half(30))])), [1]);
     assert_eq!(starts(&scheduler.step([arrived(2, half(21))])), NONE);
@@ -179,4 +182,30 @@ fn the_device_time_of_a_session_counts_for_its_pool() {
     beside.step([arrived(1, session(10))]);
     let jobs = jobs_of_first(&mut beside, 400, 1000);
     assert!((190..=210).contains(&jobs), "{jobs} of 400 starts");
+}
+
+/// A host program.
+fn whole() -> Demand {
+    Demand { session: Some(SessionTerms { memory_permille: 1000, insists: true, is_whole: true }), ..demand(0) }
+}
+
+#[test]
+fn a_host_program_has_a_device_to_itself() {
+    let mut scheduler = with_device(4, 100);
+    assert_eq!(starts(&scheduler.step([arrived(1, demand(10))])), [1]);
+    assert_eq!(starts(&scheduler.step([arrived(2, whole())])), NONE, "a job runs there");
+    assert_eq!(starts(&scheduler.step([arrived(3, demand(0))])), NONE, "the device is reserved");
+    assert_eq!(starts(&scheduler.step([left(1)])), [2]);
+    assert_eq!(starts(&scheduler.step([arrived(4, session(1)), arrived(5, whole())])), NONE);
+    let next = scheduler.step([left(2)]);
+    assert!(starts(&next).contains(&3) || starts(&next).contains(&5), "{next:?}");
+}
+
+#[test]
+fn a_host_program_waits_until_executors_have_released_what_they_cache() {
+    let mut scheduler = with_device(4, 100);
+    scheduler.step([Change::Cached { executor: first(0, 0), bytes: 30 }]);
+    assert_eq!(scheduler.step([arrived(1, whole())]), [Action::ReleaseCache(first(0, 0))]);
+    let released = Change::Cached { executor: first(0, 0), bytes: 0 };
+    assert_eq!(starts(&scheduler.step([released])), [1]);
 }

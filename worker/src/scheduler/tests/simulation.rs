@@ -215,13 +215,18 @@ fn any_demand() -> impl Strategy<Value = Demand> {
     let priority = prop::sample::select(Priority::ALL.to_vec());
     let (alone, prints, is_long) = (prop::bool::weighted(0.1), prop::bool::weighted(0.3), any::<bool>());
     let (bytes, brief_us) = (prop_oneof![0..=BYTES, 0..=2_u64], prop::option::weighted(0.7, 0..300_u32));
-    let terms = any::<bool>().prop_map(|insists| SessionTerms { memory_permille: 1000, insists });
+    let terms = (any::<bool>(), prop::bool::weighted(0.3)).prop_map(|(insists, is_whole)| SessionTerms {
+        memory_permille: 1000,
+        insists,
+        is_whole,
+    });
     let session = prop::option::weighted(0.2, terms);
     (0..POOLS.len() as u32, priority, bytes, alone, prints, brief_us, is_long, session).prop_map(
         |(pool, priority, bytes, alone, prints, brief_us, is_long, session)| Demand {
             pool: PoolId(pool),
             priority,
-            bytes,
+            // A whole device is taken whatever its memory.
+            bytes: if session.is_some_and(|terms| terms.is_whole) { 0 } else { bytes },
             alone: alone && session.is_none(),
             prints: prints && session.is_none(),
             allowed: Allowed::ALL,
@@ -350,6 +355,9 @@ impl World {
         let taken: u64 = here().map(|(ticket, _)| self.demand(*ticket).bytes).sum();
         let kept: u64 = self.kept.iter().filter(|(executor, _)| executor.device == device).map(|(_, kept)| kept).sum();
         assert!(taken + kept <= BYTES);
+        if here().any(|(ticket, _)| self.demand(*ticket).is_whole()) {
+            assert_eq!((here().count(), kept), (1, 0), "nothing is beside the job that has the whole device");
+        }
         for executor in executors().into_iter().filter(|executor| executor.device == device) {
             let mut jobs = self.jobs_in(executor);
             assert!(self.jobs_in(executor).filter(|demand| demand.prints).count() <= 1);
