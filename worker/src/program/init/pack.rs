@@ -18,9 +18,7 @@ use crate::program::inside::stays_inside;
 pub(super) enum PackError {
     #[error("failed to read {name:?}: {source}; let the program make its files readable")]
     Read { name: String, source: io::Error },
-    #[error(
-        "the files to download have more than {0} bytes, the worker's limit for a program; download less, or raise the limit"
-    )]
+    #[error("the files to download have more than {0} bytes, the worker's limit for a program; download less")]
     TooLarge(u64),
     #[error("failed to write the archive of the files: {0}; free space in the worker's work folder")]
     Write(#[source] io::Error),

@@ -20,7 +20,7 @@ pub(super) enum UnpackError {
     #[error("the uploaded archive has {name:?}, {reason}; leave it out")]
     Entry { name: String, reason: &'static str },
     #[error(
-        "the uploaded files have more than {0} bytes, the worker's limit for a program; upload less, or raise the limit"
+        "the uploaded files have more than {0} bytes, the worker's limit for a program; upload less, or put large data in the environment"
     )]
     TooLarge(u64),
     #[error("failed to unpack {name:?}: {source}; check the archive and the worker's disk")]
