@@ -1,6 +1,7 @@
 //! Runs gpufleet's commands as a user does, and Python programs.
 
 use std::{
+    io,
     path::Path,
     process::{Output, Stdio},
     time::Duration,
@@ -69,7 +70,18 @@ pub fn gpufleet_process(folder: &Path, arguments: &[&str]) -> Command {
     // Keeps the command from finding a local fleet of the developer.
     command.env("XDG_STATE_HOME", folder);
     command.args(arguments).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+    // SAFETY: between fork and exec the function makes system calls alone.
+    unsafe { command.pre_exec(take_default_signals) };
     command
+}
+
+/// A shell has its background jobs ignore these signals, and programs inherit that, also those under test.
+fn take_default_signals() -> io::Result<()> {
+    for signal in [libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: the default action installs no handler.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    Ok(())
 }
 
 impl Ground {

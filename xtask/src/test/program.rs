@@ -54,9 +54,7 @@ impl TestProgram {
 
     /// Returns its command with the environment that cargo gives a test.
     pub fn command(&self) -> Command {
-        // A shell has its background jobs ignore these signals. Programs inherit that, and tests of signals would fail.
-        let mut command = Command::new("env");
-        command.arg("--default-signal=INT,QUIT").arg(&self.executable);
+        let mut command = Command::new(&self.executable);
         workspace::remove_package(&mut command);
         command.current_dir(&self.package).env("CARGO_MANIFEST_DIR", &self.package);
         command

@@ -164,6 +164,9 @@ mod tests {
     async fn a_signal_for_this_process_alone_is_passed_on() {
         let (folder, _library) = folder();
         for signal in [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP] {
+            // A shell has its background jobs ignore some of the signals, and programs inherit that.
+            // SAFETY: the default action installs no handler.
+            unsafe { libc::signal(signal.as_raw(), libc::SIG_DFL) };
             let mut child = start(&command(&["sleep", "60"]), &folder).unwrap();
             let itself = Pid::from_raw(child.id().unwrap() as i32);
             // The terminal has sent these to the command too, or it has sent them itself.
