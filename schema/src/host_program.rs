@@ -1,6 +1,9 @@
 //! Host programs: commands that run on the worker's machine with a whole device, as `sbatch` runs them.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    path::{Component, Path},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -144,6 +147,21 @@ fn check_pattern(index: usize, pattern: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Returns whether a path that is followed from a folder stays inside the folder of files. `from` is relative to the folder of files. The
+/// answer does not consider links on the way.
+pub fn stays_inside(from: &Path, path: &Path) -> bool {
+    let mut depth = from.components().filter(|component| matches!(component, Component::Normal(_))).count();
+    for component in path.components() {
+        match component {
+            Component::Normal(_) => depth += 1,
+            Component::CurDir => {}
+            Component::ParentDir if depth > 0 => depth -= 1,
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return false,
+        }
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,5 +210,12 @@ mod tests {
         let other = Buffer::new("x", Dtype::U8, vec![3], Data::Zeros);
         let task = Task { buffers: vec![other], ..Task::new(Program::Host(program(&["true"]))) };
         assert!(task.check().unwrap_err().to_string().contains("\"upload\""));
+    }
+
+    #[test]
+    fn a_path_may_go_up_as_far_as_the_folder_of_files() {
+        let inside = |from: &str, path: &str| stays_inside(Path::new(from), Path::new(path));
+        assert!(inside("", "a/b") && inside("", "./a") && inside("a/b", "../../c") && inside("", "a/.."));
+        assert!(!inside("", "..") && !inside("", "/a") && !inside("a/b", "../../../c") && !inside("", "a/../../a"));
     }
 }

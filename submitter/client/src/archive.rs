@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gpufleet_schema::{Size, bounds::BLOBS_BYTES_MAX};
+use gpufleet_schema::{Size, bounds::BLOBS_BYTES_MAX, host_program::stays_inside};
 
 pub use pack::{Selection, name_of};
 pub use unpack::{Unpacked, in_the_way, unpack};
@@ -64,21 +64,8 @@ fn exist(paths: &[PathBuf]) -> String {
 }
 
 /// Returns whether a link at this relative path, with this target, stays within the folder.
-fn stays_inside(link: &Path, target: &Path) -> bool {
-    use std::path::Component;
-    let mut depth = link.components().count().saturating_sub(1);
-    for part in target.components() {
-        match part {
-            Component::Normal(_) => depth += 1,
-            Component::CurDir => {}
-            Component::ParentDir => match depth.checked_sub(1) {
-                Some(above) => depth = above,
-                None => return false,
-            },
-            Component::RootDir | Component::Prefix(_) => return false,
-        }
-    }
-    true
+fn link_stays_inside(link: &Path, target: &Path) -> bool {
+    stays_inside(link.parent().unwrap_or(Path::new("")), target)
 }
 
 #[cfg(test)]

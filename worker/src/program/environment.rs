@@ -63,7 +63,7 @@ mod tests {
             command: vec!["true".to_owned()],
             variables: BTreeMap::new(),
             download: Vec::new(),
-            folder: "/work/1".into(),
+            folder: "/programs/1".into(),
             environment: "/envs/torch".into(),
             device_uuid: "GPU-1".to_owned(),
             driver_folder: None,
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_program_has_these_variables_and_no_others() {
-        let variables = variables(&spec(), Path::new("/work/1/files"));
+        let variables = variables(&spec(), Path::new("/programs/1/files"));
         let names: Vec<_> = variables.keys().map(String::as_str).collect();
         let expected = [
             "CUDA_VISIBLE_DEVICES",
@@ -95,7 +95,7 @@ mod tests {
     fn variables_of_the_task_replace_others() {
         let variables_of_task = [("PATH".to_owned(), "/x".to_owned()), ("EPOCHS".to_owned(), "3".to_owned())].into();
         let spec = ProgramSpec { variables: variables_of_task, driver_folder: Some("/emulator".into()), ..spec() };
-        let variables = variables(&spec, Path::new("/work/1/files"));
+        let variables = variables(&spec, Path::new("/programs/1/files"));
         assert_eq!((variables["PATH"].as_str(), variables["EPOCHS"].as_str()), ("/x", "3"));
         assert_eq!(variables["LD_LIBRARY_PATH"], "/emulator");
     }

@@ -29,7 +29,6 @@ mod environment;
 mod guard;
 mod handle;
 mod init;
-mod inside;
 mod message;
 mod namespaces;
 mod support;

@@ -12,7 +12,7 @@ use std::{
 use ignore::WalkBuilder;
 use tar::{Builder, EntryType, Header};
 
-use super::{ArchiveError, BYTES_MAX, IGNORE_FILE, stays_inside};
+use super::{ArchiveError, BYTES_MAX, IGNORE_FILE, link_stays_inside};
 
 /// The files named in an error about their size.
 const LARGEST: usize = 3;
@@ -122,7 +122,7 @@ impl Selection {
     fn check_links(&self) -> Result<(), ArchiveError> {
         for (name, entry) in &self.entries {
             if let Kind::Link(target) = &entry.kind
-                && !stays_inside(name, target)
+                && !link_stays_inside(name, target)
             {
                 return Err(ArchiveError::LinkOutside { path: entry.path.clone(), target: target.clone() });
             }

@@ -11,7 +11,7 @@ use std::{
 use tar::{Archive, Entry, EntryType};
 use tempfile::Builder;
 
-use super::{ArchiveError, stays_inside};
+use super::{ArchiveError, link_stays_inside};
 
 /// What was unpacked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -114,7 +114,7 @@ fn for_each<R: Read + Seek>(
             EntryType::Regular => Allowed::File,
             EntryType::Symlink => {
                 let target = entry.link_name().map_err(damaged)?.ok_or_else(|| refused("is a link to nothing"))?;
-                if !stays_inside(&relative, &target) {
+                if !link_stays_inside(&relative, &target) {
                     return Err(refused("is a link that leaves the folder"));
                 }
                 Allowed::Link(target.into_owned())

@@ -7,11 +7,11 @@ use std::{
     path::Path,
 };
 
+use gpufleet_schema::host_program::stays_inside;
 use tar::{Builder, EntryType, Header};
 use walkdir::{DirEntry, WalkDir};
 
 use super::selection::Selection;
-use crate::program::inside::stays_inside;
 
 /// Why files can't be packed: what, why, and what the user can do.
 #[derive(Debug, thiserror::Error)]

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-
-use crate::program::inside::stays_inside;
+use gpufleet_schema::host_program::stays_inside;
 
 /// Characters of patterns. A glob without one names a file or a folder.
 const SPECIAL: [char; 6] = ['*', '?', '[', ']', '{', '\\'];

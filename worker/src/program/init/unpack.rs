@@ -8,9 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use gpufleet_schema::host_program::stays_inside;
 use tar::{Archive, Entry, EntryType};
-
-use crate::program::inside::stays_inside;
 
 /// Why an archive can't be unpacked: what, why, and what the user can do.
 #[derive(Debug, thiserror::Error)]
