@@ -11,7 +11,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
-use gpufleet::schema::BlobDigest;
+use gpufleet::schema::{BlobDigest, host_program::FILES};
 use gpufleet_blobs::{BlobError, BlobStore};
 use gpufleet_service::{
     chain,
@@ -41,6 +41,8 @@ enum Format {
     Npy,
     /// Little-endian elements.
     Raw,
+    /// The bytes of a file, as host programs leave them: an archive, or a text.
+    File,
 }
 
 /// As the read API describes a job, as far as it matters here.
@@ -86,6 +88,8 @@ pub(crate) async fn download(
     };
     let (header, extension) = match wanted.format {
         Format::Raw => (Vec::new(), "bin"),
+        Format::File if output.name == FILES => (Vec::new(), "tar"),
+        Format::File => (Vec::new(), "txt"),
         Format::Npy => (npy_header(&output), "npy"),
     };
     // The turn ends with the last part, or when the viewer leaves.

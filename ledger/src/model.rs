@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
-    AttemptState, BlobDigest, Dtype, Excerpt, JobId, JobState, PoolUse, PrintfOutput, SessionUse, SessionsSeen,
-    Timings, host_program, session,
+    AttemptState, BlobDigest, Dtype, Excerpt, HostProgramInfo, JobId, JobState, PoolPrograms, PoolUse, PrintfOutput,
+    ProgramsSeen, SessionUse, SessionsSeen, Timings, host_program, session,
 };
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,8 @@ pub struct HistoryFilter {
     /// The worker that reported the outcome.
     pub worker: Option<String>,
     pub name: Option<String>,
+    /// The environment or image of a host program. Other jobs have none.
+    pub environment: Option<String>,
     /// Created at this time or later.
     pub since: Option<DateTime<Utc>>,
     /// Created before this time.
@@ -77,9 +79,9 @@ pub struct JobRow {
     pub labels: BTreeMap<String, String>,
     pub pool: Option<String>,
     pub priority: Option<String>,
-    /// `catalog`, `source`, `ptx`, `cubin` or `session`.
+    /// `catalog`, `source`, `ptx`, `cubin`, `session` or `host`.
     pub program: Option<String>,
-    /// The catalog name, the entry of the first launch, or the label of a session, such as `python train.py`.
+    /// The catalog name, the entry of the first launch, or the command of a session or host program, such as `python train.py`.
     pub kernel: Option<String>,
     pub client: Option<String>,
     /// The broker's user who published the job, if the broker validated it.
@@ -107,6 +109,9 @@ pub struct JobRow {
     pub input_bytes: Option<u64>,
     /// The device memory that a session asks for; none for other jobs.
     pub lease_bytes: Option<u64>,
+    /// The host program; none for other jobs, and for jobs of earlier releases.
+    #[serde(default)]
+    pub host_program: Option<HostProgramInfo>,
     pub output_bytes: Option<u64>,
     /// From submission to the worker's receipt.
     pub queue_us: Option<u64>,
@@ -221,6 +226,9 @@ pub struct WorkerRow {
     pub has_left: bool,
     /// The sessions that it takes; none if its pools take none.
     pub sessions: Option<SessionsSeen>,
+    /// The host programs that it takes; none if its pools take none.
+    #[serde(default)]
+    pub programs: Option<ProgramsSeen>,
     pub devices: Vec<DeviceRow>,
 }
 
@@ -309,6 +317,7 @@ impl Default for HistoryFilter {
             user_id: None,
             worker: None,
             name: None,
+            environment: None,
             since: None,
             until: None,
             labels: Vec::new(),
@@ -336,6 +345,11 @@ impl WorkerRow {
     pub fn sessions_max(&self, pool: &str) -> u32 {
         let pools = self.sessions.iter().flat_map(|sessions| &sessions.pools);
         pools.filter(|of| of.pool.as_str() == pool).map(|of| of.open_max).sum()
+    }
+
+    /// Returns what the worker says of the pool's host programs, if it takes some.
+    pub fn programs_of(&self, pool: &str) -> Option<&PoolPrograms> {
+        self.programs.as_ref()?.pools.iter().find(|of| of.pool.as_str() == pool)
     }
 }
 

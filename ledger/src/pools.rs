@@ -34,6 +34,18 @@ pub struct Pool {
     pub session_bytes: u64,
     /// Device memory that its sessions may take together, on all devices.
     pub session_bytes_max: u64,
+    /// Its host programs that have a device.
+    #[serde(default)]
+    pub programs_running: u32,
+    /// Those that a worker has taken and that wait for a device.
+    #[serde(default)]
+    pub programs_waiting: u32,
+    /// The host programs that its workers take at a time; 0 if no worker runs them for it.
+    #[serde(default)]
+    pub programs_max: u32,
+    /// The environments and images that its workers offer for host programs. Not every worker needs to offer each.
+    #[serde(default)]
+    pub environments: Vec<String>,
     /// The share of the device time that its weight gives it, in percent. Workers may give it different weights.
     pub due_percent: Option<f64>,
     /// Of the device time that all pools were charged, in percent.
@@ -45,6 +57,17 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// Adds what a worker that serves the pool says of host programs.
+    fn add_programs(&mut self, pool: &str, worker: &WorkerRow) {
+        let Some(of_pool) = worker.programs_of(pool) else { return };
+        self.programs_running = self.programs_running.saturating_add(of_pool.running);
+        self.programs_waiting = self.programs_waiting.saturating_add(of_pool.waiting);
+        self.programs_max = self.programs_max.saturating_add(of_pool.taken_max);
+        self.environments.extend(of_pool.places().map(str::to_owned));
+        self.environments.sort_unstable();
+        self.environments.dedup();
+    }
+
     /// Returns the pools that workers serve now, and the pools with device time in these statistics.
     pub fn all(workers: &[WorkerRow], used: &Statistics) -> Vec<Self> {
         let used = used.rows.iter().filter(|row| !row.value.is_empty());
@@ -60,6 +83,7 @@ impl Pool {
                 let of_pool = pools.entry(pool).or_default();
                 of_pool.workers += 1;
                 of_pool.sessions_max = of_pool.sessions_max.saturating_add(worker.sessions_max(pool));
+                of_pool.add_programs(pool, worker);
             }
             for device in worker.devices.iter().filter(|device| device.out_of_service.is_none()) {
                 devices += 1;

@@ -54,7 +54,7 @@ pub struct Explanation {
 pub struct Reason {
     /// `no_consumer`, `over_share`, `memory`, `jobs_ahead`, `busy_worker`, `retry_due`, `ledger_and_broker_disagree`, `ask_broker`, or, for a
     /// session, `no_consumer`, `no_sessions`, `lease_too_large`, `sessions_open`, `memory`, `lease`, or, for a host program, `no_consumer`,
-    /// `no_programs`, `retry_due`, `devices_in_use`, `device`. Later releases may add some.
+    /// `no_programs`, `no_environment`, `retry_due`, `devices_in_use`, `device`. Later releases may add some.
     pub reason: String,
     pub text: String,
 }

@@ -67,6 +67,8 @@ pub enum Part {
     DebianTests,
     /// buildah, for building the container images.
     Images,
+    /// podman and a shell for its images, for the tests of host programs in containers.
+    Containers,
 }
 
 /// Why the machine could not be set up. The message says what to do manually.
@@ -94,9 +96,10 @@ pub enum SetupError {
 
 impl Part {
     /// The parts that a machine needs to build, run and test.
-    pub const ALL: [Self; 5] = [Self::Services, Self::Compiler, Self::Pika, Self::PythonTools, Self::Browser];
+    pub const ALL: [Self; 6] =
+        [Self::Services, Self::Compiler, Self::Pika, Self::PythonTools, Self::Browser, Self::Containers];
     /// The parts that the tests need, without those of the console.
-    pub const TESTS: [Self; 4] = [Self::Services, Self::Compiler, Self::Pika, Self::PythonTools];
+    pub const TESTS: [Self; 5] = [Self::Services, Self::Compiler, Self::Pika, Self::PythonTools, Self::Containers];
 
     /// Whether the part is installed. Looks at files only.
     pub fn is_installed(self) -> bool {
@@ -134,6 +137,7 @@ impl Part {
             Self::DebianTools => apt::missing(apt::DEBIAN_TOOLS),
             Self::DebianTests => apt::missing(apt::DEBIAN_TESTS),
             Self::Images => apt::missing(apt::IMAGES),
+            Self::Containers => apt::missing(apt::CONTAINERS),
             _ => Vec::new(),
         }
     }

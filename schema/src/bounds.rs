@@ -3,7 +3,7 @@
 /// Maximum size of a message. RabbitMQ 4 refuses larger messages unless configured otherwise (3.x: 128 MiB). One bound for all keeps a
 /// fleet portable.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Maximum size of a message of events from a client. A client's batch has up to 256 KiB and one more event of up to 40 KiB. Workers report
+/// Maximum size of a message of events from a client. A client's batch has up to 256 KiB and one more event of up to 48 KiB. Workers report
 /// outcomes with printed output and kept arrays, and may send more.
 pub const CLIENT_EVENTS_BYTES_MAX: usize = 512 << 10;
 /// Maximum number of jobs that one order names. A sender with more jobs gives several orders.
@@ -50,6 +50,10 @@ pub const COMMAND_WORDS_MAX: usize = 4096;
 pub const COMMAND_BYTES_MAX: usize = 128 << 10;
 /// Environment variables of a host program.
 pub const VARIABLES_MAX: usize = 256;
+/// Bytes of a host program's command in the ledger, and in the events about its job. Longer ones are scripts, which travel as files.
+pub const RECORDED_COMMAND_BYTES_MAX: usize = 4 << 10;
+/// Bytes of the names of a host program's variables in the ledger, and in the events about its job.
+pub const RECORDED_NAMES_BYTES_MAX: usize = 2 << 10;
 /// Globs of the files that a host program brings back.
 pub const DOWNLOADS_MAX: usize = 64;
 /// Maximum length of a kernel's name. That of a template is long, both mangled and as a C++ name expression.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ActionId, AttemptState, BlobDigest, DeviceSessions, Failure, JobId, KeptOutputs, PoolName, PrintfOutput, Priority,
-    Program, RanOn, SessionUse, SessionsSeen, Task, Timings, TraceContext, WorkerName,
+    ActionId, AttemptState, BlobDigest, DeviceProgram, DeviceSessions, Failure, HostProgramInfo, JobId, KeptOutputs,
+    PoolName, PrintfOutput, Priority, Program, ProgramsSeen, RanOn, SessionUse, SessionsSeen, Task, Timings,
+    TraceContext, WorkerName,
     bounds::{BUFFERS_MAX, LABELS_MAX},
     encoding::{self, bounded},
     text::{recordable, recordable_labels},
@@ -51,7 +52,7 @@ pub struct JobInfo {
     pub name: Option<String>,
     #[serde(default, deserialize_with = "bounded::map::<_, _, LABELS_MAX>")]
     pub labels: BTreeMap<String, String>,
-    /// `catalog`, `source`, `ptx`, `cubin` or `session`.
+    /// `catalog`, `source`, `ptx`, `cubin`, `session` or `host`.
     pub program: String,
     /// The catalog name, the entry of the first launch, or the label of a session.
     pub kernel: String,
@@ -59,6 +60,9 @@ pub struct JobInfo {
     /// The device memory that a session asks for; absent for other jobs. Old clients and workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_bytes: Option<u64>,
+    /// The host program; absent for other jobs. Old clients and workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_program: Option<Box<HostProgramInfo>>,
     #[serde(default)]
     pub client: Option<String>,
     #[serde(default)]
@@ -173,6 +177,9 @@ pub struct WorkerSeen {
     /// The sessions that the worker takes; absent if its pools take none. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<SessionsSeen>,
+    /// The host programs that the worker takes; absent if its pools take none. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<ProgramsSeen>,
     /// The worker has drained; this is its last heartbeat.
     pub leaving: bool,
 }
@@ -239,7 +246,7 @@ pub struct PoolUse {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub pool: PoolName,
     pub jobs_running: u32,
-    /// Device memory that the jobs declared, and that of sessions.
+    /// Device memory that the jobs declared, and that of sessions. A host program takes all of it.
     pub memory_bytes: u64,
     /// The pool's weight in sharing device time with the worker's other pools. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -250,6 +257,9 @@ pub struct PoolUse {
     /// The pool's sessions on the device; absent if it takes none. `memory_bytes` includes their memory. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<DeviceSessions>,
+    /// The pool's host program that has the device. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<DeviceProgram>,
 }
 
 words! {
@@ -316,6 +326,10 @@ impl JobInfo {
 
     /// The description of a task for the ledger. The task may be invalid.
     pub fn of(task: &Task<'_>, pool: PoolName, priority: Priority, client: Option<String>) -> Self {
+        let host = match &task.program {
+            Program::Host(program) => Some(Box::new(HostProgramInfo::of(program))),
+            _ => None,
+        };
         let kernel = match &task.program {
             Program::Catalog(name) | Program::Session { label: name, .. } => recordable(name),
             Program::Host(program) => recordable(&program.label()),
@@ -331,6 +345,7 @@ impl JobInfo {
             kernel,
             input_bytes: task.inline_bytes().saturating_add(task.blob_bytes()),
             lease_bytes: task.limits.memory_bytes_max.filter(|_| matches!(task.program, Program::Session { .. })),
+            host_program: host,
             client,
             submitted_ms: task.submitted_ms,
             user_id: None,

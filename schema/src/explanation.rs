@@ -180,8 +180,8 @@ explanations! {
     ProgramFailed {
         verdicts: [User],
         retried: "no",
-        meaning: "The program of a session exited with a code other than 0, a signal ended it, or it could not be started. The message \
-                  says which.",
+        meaning: "A host program or the program of a session exited with a code other than 0, a signal ended it, or it could not be \
+                  started. The message says which.",
         advice: "Read the program's own output."
     }
     ClientLost {

@@ -29,12 +29,18 @@ pub const LOG: &str = "log";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct HostProgram {
-    /// The command and its arguments. The command is looked up in the environment's folder `bin`, then in the system's folders.
+    /// The command and its arguments. The command is looked up in the environment's folder `bin` and then in the system's folders, or in the
+    /// folders of the image's `PATH`.
     #[serde(deserialize_with = "bounded::list::<_, _, COMMAND_WORDS_MAX>")]
     #[cfg_attr(feature = "json-schema", schemars(length(min = 1, max = COMMAND_WORDS_MAX)))]
     pub command: Vec<String>,
-    /// The name of an environment that the worker offers: a folder with the programs and libraries of a virtual environment.
-    pub environment: String,
+    /// The name of an environment that the worker offers: a folder with the programs and libraries of a virtual environment. A program has
+    /// either this or `image`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<String>,
+    /// The name of a container image that the worker offers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     /// Environment variables of the command.
     #[serde(
         default,
@@ -61,10 +67,7 @@ impl HostProgram {
     /// Checks the program and the rest of its task, which runs no kernels.
     pub(crate) fn check(&self, task: &Task<'_>) -> Result<(), Invalid> {
         self.check_command()?;
-        check_text(format_args!("program.host.environment"), &self.environment)?;
-        if self.environment.is_empty() {
-            return invalid("program.host.environment", "empty; name an environment that the pool's workers offer");
-        }
+        self.check_place()?;
         self.check_variables()?;
         if self.download.len() > DOWNLOADS_MAX {
             return invalid("program.host.download", format!("too many patterns; the maximum is {DOWNLOADS_MAX}"));
@@ -86,6 +89,29 @@ impl HostProgram {
         }
         if !task.outputs.is_empty() {
             return invalid("outputs", "a host program names the files that come back in program.host.download");
+        }
+        Ok(())
+    }
+
+    /// Checks that the program names an environment or an image.
+    fn check_place(&self) -> Result<(), Invalid> {
+        let (field, name, what) = match (&self.environment, &self.image) {
+            (Some(environment), None) => ("program.host.environment", environment, "an environment"),
+            (None, Some(image)) => ("program.host.image", image, "an image"),
+            (None, None) => {
+                let problem = "missing; name an environment or, in image, an image that the pool's workers offer";
+                return invalid("program.host.environment", problem);
+            }
+            (Some(_), Some(_)) => {
+                return invalid(
+                    "program.host.image",
+                    "a program runs in an environment or in an image; name one of them",
+                );
+            }
+        };
+        check_text(format_args!("{field}"), name)?;
+        if name.is_empty() {
+            return invalid(field, format!("empty; name {what} that the pool's workers offer"));
         }
         Ok(())
     }
@@ -170,7 +196,8 @@ mod tests {
     fn program(command: &[&str]) -> HostProgram {
         HostProgram {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
-            environment: "torch".to_owned(),
+            environment: Some("torch".to_owned()),
+            image: None,
             variables: BTreeMap::new(),
             download: Vec::new(),
             network: false,
@@ -188,8 +215,10 @@ mod tests {
         let host = program(&["python", "train.py"]);
         assert_eq!(host.label(), "python train.py");
         let upload = Buffer::new(UPLOAD, Dtype::U8, vec![3], Data::Inline(vec![1_u8, 2, 3].into()));
-        let task = Task { buffers: vec![upload], ..Task::new(Program::Host(host)) };
+        let task = Task { buffers: vec![upload], ..Task::new(Program::Host(host.clone())) };
         assert_eq!(task.check(), Ok(()));
+        let in_image = HostProgram { environment: None, image: Some("torch:2".to_owned()), ..host };
+        assert_eq!(Task::new(Program::Host(in_image)).check(), Ok(()));
     }
 
     #[test]
@@ -199,7 +228,13 @@ mod tests {
             (problem(|program| program.command[0].clear()), "the name of the program is empty"),
             (problem(|program| program.command.push("a\0".to_owned())), "NUL"),
             (problem(|program| program.command.push("x".repeat(COMMAND_BYTES_MAX))), "the maximum is"),
-            (problem(|program| program.environment.clear()), "program.host.environment: empty"),
+            (problem(|program| program.environment = Some(String::new())), "program.host.environment: empty"),
+            (problem(|program| program.environment = None), "program.host.environment: missing"),
+            (problem(|program| program.image = Some("torch:2".to_owned())), "name one of them"),
+            (
+                problem(|program| (program.environment, program.image) = (None, Some(String::new()))),
+                "program.host.image: empty",
+            ),
             (problem(|program| _ = program.variables.insert("A=B".to_owned(), String::new())), "environment variable"),
             (problem(|program| program.download.push("../secret".to_owned())), "leaves the working directory"),
             (problem(|program| program.download.push("/etc/*".to_owned())), "leaves the working directory"),

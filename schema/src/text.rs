@@ -10,9 +10,14 @@ use crate::bounds::{LABELS_MAX, TEXT_BYTES_MAX};
 
 /// The text, cut to the bound of a task's texts.
 pub fn recordable(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len().min(TEXT_BYTES_MAX));
+    recordable_within(text, TEXT_BYTES_MAX)
+}
+
+/// The text, cut to this many bytes.
+pub fn recordable_within(text: &str, bytes_max: usize) -> String {
+    let mut kept = String::with_capacity(text.len().min(bytes_max));
     for c in text.chars().map(visible) {
-        if kept.len() + c.len_utf8() > TEXT_BYTES_MAX {
+        if kept.len() + c.len_utf8() > bytes_max {
             break;
         }
         kept.push(c);

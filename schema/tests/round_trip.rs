@@ -70,10 +70,12 @@ fn program() -> impl Strategy<Value = Program<'static>> {
 
 fn host_program() -> impl Strategy<Value = HostProgram> {
     let variables = vec((text(), text()), 0..3).prop_map(|pairs| pairs.into_iter().collect());
-    (vec(text(), 0..4), text(), variables, vec(text(), 0..3), any::<bool>()).prop_map(
-        |(command, environment, variables, download, network)| HostProgram {
+    let place = (option::of(text()), option::of(text()));
+    (vec(text(), 0..4), place, variables, vec(text(), 0..3), any::<bool>()).prop_map(
+        |(command, (environment, image), variables, download, network)| HostProgram {
             command,
             environment,
+            image,
             variables,
             download,
             network,

@@ -394,6 +394,7 @@ async fn a_worker_with_a_wrong_clock_is_named() {
         devices: Vec::new(),
         jobs_running: 0,
         sessions: None,
+        programs: None,
         leaving: false,
     };
     let message = Message::to(EVENTS_WORKER, EVENTS_KEY, encoding::encode_events(&[Event::WorkerSeen(seen)]).unwrap());

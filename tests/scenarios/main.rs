@@ -18,6 +18,7 @@ mod compiling;
 mod confined;
 mod console;
 mod console_progress;
+mod containers;
 mod cut_connections;
 mod dead_letters;
 mod detaching;

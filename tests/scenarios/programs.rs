@@ -1,6 +1,10 @@
 //! Host programs: `gpufleet run --on-worker` runs a command on a worker's machine, with a whole device. Its output comes while it runs, its
 //! files come back, and the command here ends as it does. Whatever ends first, the ledger has one outcome.
 
+mod device;
+mod kills;
+mod reports;
+
 use std::{
     fs,
     os::unix::fs::{PermissionsExt as _, symlink},
@@ -56,10 +60,6 @@ impl Scene {
         let environment = environment();
         let worker = ground.worker_with(&arguments(pool, &plain(&environment))).await;
         Self { ground, worker, environment }
-    }
-
-    async fn another_worker(&self, pool: &str) -> TestWorker {
-        self.ground.worker_with(&arguments(pool, &plain(&self.environment))).await
     }
 
     /// Starts a script of the shell on the worker.
@@ -257,20 +257,6 @@ async fn a_program_ends_at_its_time_limit_or_when_it_is_cancelled() {
     poll_until("both are in the ledger", async || scene.programs().await.len() == 3).await;
     scene.gpufleet(here.path(), &["cancel", &scene.programs().await[0].to_string()]).await.ok();
     assert_eq!(run.ended().await.code, 5);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_program_whose_worker_dies_is_lost_and_nothing_runs_again() {
-    let scene = Scene::start("program-lost", "gpu:programs=1").await;
-    let here = folder();
-    let mut run = scene.start_run(here.path(), &[], "echo begun; sleep 600");
-    assert_eq!(run.line().await.as_deref(), Some("begun"));
-    scene.worker.stop(Signal::Kill).await;
-    let _other = scene.another_worker("gpu:programs=1").await;
-    let ended = run.ended_within(LOST_WITHIN).await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (10, ""), "{ended:?}");
-    assert!(ended.stderr.contains("the worker on which the program ran is gone"), "{ended:?}");
-    assert!(ended.stderr.contains("--attempts"), "{ended:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -53,6 +53,9 @@ enum Role {
     /// The first process of a host program's namespace; only a guard starts it
     #[command(hide = true)]
     ProgramInit(program::InitArgs),
+    /// The process that has podman run a host program; only a guard starts it
+    #[command(hide = true)]
+    ProgramLauncher(program::LauncherArgs),
 }
 
 /// Returns the command-line definition, from which the reference page is generated.
@@ -81,6 +84,7 @@ pub fn main() -> ExitCode {
         Role::SessionEngine(args) => session::engine_main(&args),
         Role::Program(args) => program::guard_main(&args),
         Role::ProgramInit(args) => program::init_main(&args),
+        Role::ProgramLauncher(args) => program::launcher_main(&args),
     }
 }
 

@@ -3,8 +3,10 @@
 mod cache;
 mod devices;
 mod environments;
+mod images;
 mod keys;
 mod pool;
+mod programs;
 mod size;
 mod time;
 mod value;
@@ -20,8 +22,10 @@ pub use self::{
     cache::CacheSpec,
     devices::{ChoiceError, DeviceChoice, DeviceName},
     environments::{EnvironmentSpec, EnvironmentsError},
+    images::{CommandWords, ImageName, ImagesError},
     keys::KeysError,
-    pool::{PoolSpec, PoolsError, ProgramAllowance, SessionAllowance},
+    pool::{PoolSpec, PoolsError, SessionAllowance},
+    programs::{Isolation, PIDS_DEFAULT, ProgramAllowance, ProgramLimit},
     size::ByteSize,
     time::{Allowance, TimeAllowances, TooLong},
 };
@@ -48,6 +52,8 @@ pub mod env {
     pub const SESSION_LISTEN: &str = "GPUFLEET_SESSION_LISTEN";
     pub const SESSION_ADVERTISE: &str = "GPUFLEET_SESSION_ADVERTISE";
     pub const ENVIRONMENTS: &str = "GPUFLEET_ENVIRONMENTS";
+    pub const IMAGES: &str = "GPUFLEET_IMAGES";
+    pub const PODMAN: &str = "GPUFLEET_PODMAN";
     pub const PROGRAM_FOLDER: &str = "GPUFLEET_PROGRAM_FOLDER";
     pub const BLOBS: &str = "GPUFLEET_BLOBS";
     pub const BLOB_CACHE: &str = "GPUFLEET_BLOB_CACHE";
@@ -135,6 +141,10 @@ pub struct Options {
     ///                      [default: 0]; needs allow=source
     ///   program-time-max=TIME  longest time limit of a host program [default: 24h]
     ///   program-network    let host programs use the network
+    ///   program-isolation=environment|podman  run them in an environment (see --environment) or in a container (see --image)
+    ///                      [default: environment]
+    ///   program-memory=SIZE  main memory of a host program, or off [default: 80% of the machine's]
+    ///   program-pids=N     processes and threads of a host program, or off [default: 4096]
     ///
     /// In GPUFLEET_POOL, separate several pools with spaces.
     #[arg(
@@ -173,6 +183,16 @@ pub struct Options {
         help_heading = heading::POOLS
     )]
     environments: Vec<EnvironmentSpec>,
+
+    /// Container image that host programs may run in, by its name in `podman images`, as in localhost/torch:2.9; repeatable
+    ///
+    /// The worker pulls no images. Separate several with spaces in the variable.
+    #[arg(long = "image", value_name = "IMAGE", env = env::IMAGES, value_delimiter = ' ', help_heading = heading::POOLS)]
+    images: Vec<ImageName>,
+
+    /// Podman for host programs in containers, with options, as in "podman --root /data/containers --runtime runc"
+    #[arg(long, value_name = "COMMAND", env = env::PODMAN, default_value = "podman", help_heading = heading::POOLS)]
+    podman: CommandWords,
 
     /// Folder in which each host program has a folder for its files until it has ended
     ///
@@ -363,6 +383,10 @@ pub struct Config {
     pub session_advertise: Option<String>,
     /// The folders of the environments that host programs may run in, by name.
     pub environments: BTreeMap<String, PathBuf>,
+    /// The container images that host programs may run in.
+    pub images: Vec<String>,
+    /// The command line that runs podman, without a subcommand.
+    pub podman: Vec<String>,
     /// The folder for the files of host programs.
     pub program_folder: PathBuf,
     pub cuda: CudaSpec,
@@ -405,6 +429,8 @@ pub enum ConfigError {
     Keys(#[from] KeysError),
     #[error(transparent)]
     Environments(#[from] EnvironmentsError),
+    #[error(transparent)]
+    Images(#[from] ImagesError),
     #[error("--no-user-id: pool {0} has users, but jobs that this worker republishes would have none")]
     UsersWithoutIds(PoolName),
     #[error(
@@ -436,6 +462,7 @@ impl TryFrom<Options> for Config {
             return Err(ConfigError::SessionPorts { sessions, listen: options.session_listen });
         }
         let environments = environments::check(options.environments, &options.pools)?;
+        let images = images::check(options.images, &options.pools)?;
         let trusted_keys = keys::read(&options.trusted_keys, &options.pools)?;
         let prefetch_bytes = prefetch_bytes(options.prefetch_bytes, &options.pools)?;
         let host = host_name();
@@ -449,6 +476,8 @@ impl TryFrom<Options> for Config {
             session_listen: options.session_listen,
             session_advertise: options.session_advertise,
             environments,
+            images,
+            podman: options.podman.0,
             program_folder: options.program_folder.unwrap_or_else(std::env::temp_dir),
             nvml: options.nvml.or_else(|| nvml_default(&options.cuda)),
             cuda: options.cuda,

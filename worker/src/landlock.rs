@@ -21,15 +21,22 @@ pub(crate) fn allow_reading(readable: &[PathBuf]) -> io::Result<bool> {
 }
 
 /// Restricts the process to reading and executing the first files and folders, and using the second in every way, with the kernel's newest
-/// version of Landlock. It also closes processes outside to signals, and their abstract sockets. A missing path needs no rule.
-/// Returns whether the kernel has Landlock.
-pub(crate) fn allow(readable: &[PathBuf], writable: &[PathBuf]) -> io::Result<bool> {
-    let status = restrict_as_far_as_possible(readable, writable).map_err(io::Error::other)?;
+/// version of Landlock. With `closes_processes` it also closes processes outside to signals, and their abstract sockets. A missing path needs
+/// no rule. Returns whether the kernel has Landlock.
+pub(crate) fn allow(readable: &[PathBuf], writable: &[PathBuf], closes_processes: bool) -> io::Result<bool> {
+    let status = restrict_as_far_as_possible(readable, writable, closes_processes).map_err(io::Error::other)?;
     Ok(status != RulesetStatus::NotEnforced)
 }
 
-fn restrict_as_far_as_possible(readable: &[PathBuf], writable: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
-    let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.scope(Scope::from_all(NEWEST))?;
+fn restrict_as_far_as_possible(
+    readable: &[PathBuf],
+    writable: &[PathBuf],
+    closes_processes: bool,
+) -> Result<RulesetStatus, RulesetError> {
+    let mut ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?;
+    if closes_processes {
+        ruleset = ruleset.scope(Scope::from_all(NEWEST))?;
+    }
     restrict(ruleset, NEWEST, readable, writable)
 }
 

@@ -2,8 +2,9 @@
 //!
 //! One binary has several roles. The supervisor uses AMQP and loads none of NVIDIA's libraries. Each executor child owns one device, and
 //! its death leaves the others running. An open session has a gate, which talks to its client, and an engine, which uses the device. A
-//! host program has a guard, and an init in namespaces of its own. A short-lived compiler child runs NVRTC, and two more children list the
-//! devices and read their sensors. Users run the binary to test a device (`selftest`) or to compile a file as a worker would (`compile`).
+//! host program has a guard, and an init in namespaces of its own; in a container it also has a launcher, which runs podman. A short-lived
+//! compiler child runs NVRTC, and two more children list the devices and read their sensors. Users run the binary to test a device
+//! (`selftest`) or to compile a file as a worker would (`compile`).
 
 mod affinity;
 mod blobs;

@@ -50,6 +50,21 @@ struct PoolCounters {
     session_waits: Counter,
     session_sent: Counter,
     session_received: Counter,
+    programs_ended: Vec<(ProgramOutcome, Counter)>,
+    program_output: Counter,
+}
+
+/// How a host program ended, as a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProgramOutcome {
+    /// It exited with 0.
+    Succeeded,
+    /// It exited with another code, was ended by a signal, or could not start.
+    Failed,
+    /// Someone cancelled it, or it reached its time limit.
+    Stopped,
+    /// The worker stopped, or lost the program or its device.
+    Lost,
 }
 
 /// The families of counters with a label for the pool.
@@ -61,6 +76,8 @@ struct PoolFamilies {
     session_calls: Family<PoolLabels, Counter>,
     session_waits: Family<PoolLabels, Counter>,
     session_bytes: Family<DirectionLabels, Counter>,
+    programs_ended: Family<OutcomeLabels, Counter>,
+    program_output: Family<PoolLabels, Counter>,
 }
 
 /// The gauges, set at each scrape.
@@ -74,6 +91,8 @@ pub(crate) struct Gauges {
     jobs_running: Family<UseLabels, Gauge>,
     jobs_memory: Family<UseLabels, Gauge>,
     sessions_open: Family<UseLabels, Gauge>,
+    programs_running: Family<UseLabels, Gauge>,
+    programs_waiting: Family<PoolLabels, Gauge>,
     device_info: Family<DeviceInfoLabels, Gauge>,
     device_in_service: Family<DeviceLabels, Gauge>,
     device_memory: Family<DeviceLabels, Gauge>,
@@ -113,6 +132,12 @@ struct InputLabels {
 struct DirectionLabels {
     pool: String,
     direction: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    pool: String,
+    outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -160,6 +185,11 @@ impl Metrics {
             session_waits: names
                 .plain("session_waits", "Driver calls for whose answer the program of a session waited"),
             session_bytes: names.bytes("session_traffic", "Size of the messages of sessions, by direction: in or out"),
+            programs_ended: names.plain(
+                "programs_ended",
+                "Host programs that ended, by outcome: succeeded, failed, stopped (cancelled, or at a limit) or lost",
+            ),
+            program_output: names.bytes("program_output", "Size of what host programs have written"),
         };
         let stale =
             "Acks and requeues that failed because the connection was lost; the broker redelivers these messages";
@@ -260,6 +290,17 @@ impl Metrics {
         }
     }
 
+    pub(crate) fn program_ended(&self, pool: PoolId, outcome: ProgramOutcome) {
+        let counters = &self.pools[pool.0 as usize].programs_ended;
+        if let Some((_, counter)) = counters.iter().find(|(known, _)| *known == outcome) {
+            counter.inc();
+        }
+    }
+
+    pub(crate) fn program_wrote(&self, pool: PoolId, bytes: usize) {
+        self.pools[pool.0 as usize].program_output.inc_by(bytes as u64);
+    }
+
     /// Adds a device, so that its series exist from the start.
     pub(crate) fn device_opened(&self, device: DeviceId) {
         for cause in CAUSES {
@@ -302,8 +343,17 @@ impl Metrics {
 
 impl PoolCounters {
     fn of(pool: &PoolName, families: &PoolFamilies) -> Self {
-        let PoolFamilies { attempts, refused, forwarded, inputs, session_calls, session_waits, session_bytes } =
-            families;
+        let PoolFamilies {
+            attempts,
+            refused,
+            forwarded,
+            inputs,
+            session_calls,
+            session_waits,
+            session_bytes,
+            programs_ended,
+            program_output,
+        } = families;
         let counter = |state: &'static AttemptState| {
             let labels = AttemptLabels { pool: pool.to_string(), state: state.name() };
             (*state, attempts.get_or_create_owned(&labels))
@@ -312,6 +362,10 @@ impl PoolCounters {
         let of_pool = |counters: &Family<PoolLabels, Counter>| counters.get_or_create_owned(&PoolLabels::of(pool));
         let bytes =
             |direction| session_bytes.get_or_create_owned(&DirectionLabels { pool: pool.to_string(), direction });
+        let ended = |outcome: ProgramOutcome| {
+            let labels = OutcomeLabels { pool: pool.to_string(), outcome: outcome.name() };
+            (outcome, programs_ended.get_or_create_owned(&labels))
+        };
         let inputs_from = |source| inputs.get_or_create_owned(&InputLabels { pool: pool.to_string(), source });
         Self {
             attempts: ends.map(counter).collect(),
@@ -323,6 +377,8 @@ impl PoolCounters {
             session_waits: of_pool(session_waits),
             session_sent: bytes("in"),
             session_received: bytes("out"),
+            programs_ended: ProgramOutcome::ALL.map(ended).into(),
+            program_output: of_pool(program_output),
         }
     }
 }
@@ -343,6 +399,8 @@ impl Gauges {
             jobs_memory: names
                 .bytes("jobs_memory", "Device memory that running jobs have declared and open sessions lease"),
             sessions_open: names.plain("sessions_open", "Open sessions"),
+            programs_running: names.plain("programs_running", "Host programs that have a device: 0 or 1"),
+            programs_waiting: names.plain("programs_waiting", "Host programs in this worker that wait for a device"),
             device_info: names.plain("device_info", "UUID, name and kind of each device; always 1"),
             device_in_service: names.plain("device_in_service", "1 while the device is in service"),
             device_memory: names.bytes("device_memory", "Total memory of the device"),
@@ -369,6 +427,10 @@ impl Gauges {
         self.messages_held.get_or_create(&labels).set(messages_held.into());
     }
 
+    pub(crate) fn set_programs_waiting(&self, pool: &PoolName, waiting: usize) {
+        self.programs_waiting.get_or_create(&PoolLabels::of(pool)).set(number(waiting));
+    }
+
     pub(crate) fn device(&self, id: DeviceId, info: &DeviceInfo) -> DeviceGauges<'_> {
         let (device, uuid, name) = (id.0, info.uuid.clone(), info.name.clone());
         let labels = DeviceInfoLabels { device, uuid, name, emulated: info.emulated.to_string() };
@@ -388,6 +450,24 @@ impl DeviceGauges<'_> {
         self.gauges.jobs_running.get_or_create(&labels).set(jobs.into());
         self.gauges.jobs_memory.get_or_create(&labels).set(number(bytes));
         self.gauges.sessions_open.get_or_create(&labels).set(sessions.into());
+    }
+
+    pub(crate) fn set_programs(&self, pool: &PoolName, runs_program: bool) {
+        let labels = UseLabels { device: self.device, pool: pool.to_string() };
+        self.gauges.programs_running.get_or_create(&labels).set(runs_program.into());
+    }
+}
+
+impl ProgramOutcome {
+    const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Stopped, Self::Lost];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+            Self::Lost => "lost",
+        }
     }
 }
 

@@ -32,6 +32,7 @@ mod terminal;
 mod test;
 mod test_chart;
 mod test_cluster;
+mod test_containers;
 mod test_debian;
 mod test_images;
 mod test_packages;
@@ -60,6 +61,8 @@ enum Command {
     Test(test::Options),
     /// Set up, build, and run the scenarios that need a RabbitMQ cluster of three nodes; arguments go to the tests
     TestCluster(test_cluster::Options),
+    /// Set up, build, and run numba-cuda in a container on a worker with an emulated device; needs root
+    TestContainers,
     /// Set up, build, and run the scenarios in a fresh Debian, on its RabbitMQ and Postgres; needs root; arguments after -- go to the tests
     TestDebian(test_debian::Options),
     /// Build the container images with buildah on stand-ins for their bases, and run a job in the worker's; needs root
@@ -139,6 +142,7 @@ async fn main() -> ExitCode {
         Command::Demo(options) => Box::pin(demo::run(&options)).await,
         Command::Test(options) => test::run(&options, &[]).await,
         Command::TestCluster(options) => test_cluster::run(&options).await,
+        Command::TestContainers => test_containers::run().await,
         Command::TestDebian(options) => test_debian::run(&options).await,
         Command::TestImages => test_images::run().await,
         Command::TestChart(options) => test_chart::run(&options).await,

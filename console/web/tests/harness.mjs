@@ -172,12 +172,13 @@ export function mandelbrot(...args) {
 }
 
 /** A worker that serves a pool, once it is ready. */
-export async function worker(pool) {
+export async function worker(pool, ...more) {
   const folder = await mkdtemp(join(tmpdir(), "gpufleet-worker-"));
   const ready = join(folder, "ready");
-  const args = ["run", "--name", `worker-of-${pool}`, "--pool", pool, "--cuda", "emulated", "--ready-file", ready];
-  const more = { ...fleet, GPUFLEET_CACHE_DIR: join(folder, "modules") };
-  const child = start("gpufleet-worker", args, { env: environment(more), stdio: "ignore" });
+  const [name] = pool.split(":");
+  const args = ["run", "--name", `worker-of-${name}`, "--pool", pool, "--cuda", "emulated", "--ready-file", ready, ...more];
+  const variables = { ...fleet, GPUFLEET_CACHE_DIR: join(folder, "modules") };
+  const child = start("gpufleet-worker", args, { env: environment(variables), stdio: "ignore" });
   const ended = new Promise((resolve) => child.on("exit", resolve));
   await until("the worker is ready", () => access(ready).then(() => true, () => false));
   return {

@@ -509,6 +509,57 @@ test("pools that take sessions show how many are open, and their memory", async 
   });
 });
 
+test("pools and workers that take host programs show how many run, and where", async () => {
+  await browse(async (page) => {
+    const topics = calm();
+    const [pool] = topics["/v1/pools"].pools;
+    const programs = { programs_running: 1, programs_waiting: 2, programs_max: 4, environments: ["science", "torch"] };
+    topics["/v1/pools"].pools = [pool, { ...pool, ...programs, pool: "train" }];
+    const [worker] = topics["/v1/workers"].workers;
+    const [, runs] = jobs();
+    worker.programs = { pools: [{ pool: "default", taken_max: 4, running: 1, waiting: 2, environments: ["science", "torch"], images: [] }] };
+    worker.devices[0].pools[0].program = { job_id: runs.job_id, label: "python train.py" };
+    await staged(page, topics);
+    await page.goto(`${server.url}/pools`);
+    await page.getByRole("columnheader", { name: "Host programs" }).waitFor();
+    const last = async (name) => (await page.getByRole("row", { name }).getByRole("cell").allInnerTexts()).at(-1);
+    assert.deepEqual([await last("train"), await last("default")], ["1 of 4, 2 waiting", "–"]);
+    await page.goto(`${server.url}/workers`);
+    await page.getByText("default 1 of 4, 2 waiting in science, torch").waitFor();
+    await page.getByRole("link", { name: "python train.py" }).click();
+    await page.waitForURL(`**/jobs/${runs.job_id}`);
+  });
+});
+
+test("a host program shows its output while it runs, and then its end and its files", async () => {
+  const train = await worker("train:programs=1", "--environment", "plain=/usr");
+  // A viewer gets what is printed from then on.
+  const script = "for step in $(seq 1 $STEPS); do echo step $step; sleep 0.5; done; mkdir out; echo kept > out/x; exit 3";
+  const options = ["--pool", "train", "--env", "plain", "--variable", "STEPS=30", "--download", "out/**", "--detach"];
+  try {
+    const { code, text, errors } = await gpufleet("run", "--on-worker", ...options, "--", "sh", "-c", script);
+    assert.equal(code, 0, errors);
+    const id = text.trim();
+    await browse(async (page) => {
+      await page.goto(`${server.url}/jobs/${id}`);
+      const log = page.getByRole("log", { name: "Output so far" });
+      await log.getByText(/step \d+/).waitFor();
+      await page.locator("dl.facts").getByRole("link", { name: "plain" }).waitFor();
+      await page.locator("dl.facts").getByText("STEPS", { exact: true }).waitFor();
+      await state(page, "failed").waitFor();
+      await page.getByText("its program exited with 3").waitFor();
+      await page.getByLabel("End of the output").getByText("step 30").waitFor();
+      const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download", exact: true }).click()]);
+      assert.equal(download.suggestedFilename(), "files.tar");
+      assert.ok((await readFile(await download.path())).includes("kept\n"));
+      await page.locator("dl.facts").getByRole("link", { name: "plain" }).click();
+      await page.locator(".rows-body .row", { hasText: id.slice(-8) }).waitFor();
+    });
+  } finally {
+    await train.stop();
+  }
+});
+
 test("only jobs that succeeded have advice, and code in it is shown as code", async () => {
   const [good, , , failed] = jobs();
   await browse(async (page) => {

@@ -23,7 +23,7 @@ pub(super) struct Filters {
     /// Only jobs in this state. Repeatable: jobs in any of the states.
     #[serde(default, deserialize_with = "parameters::states")]
     state: Vec<JobState>,
-    /// Only jobs that ran this catalog kernel, or this entry of a program, and sessions with this label.
+    /// Only jobs that ran this catalog kernel, or this entry of a program, and sessions and host programs with this command.
     #[param(value_type = Option<String>)]
     kernel: Option<Text>,
     /// Only jobs of this pool.
@@ -38,6 +38,9 @@ pub(super) struct Filters {
     /// Only jobs with exactly this name.
     #[param(value_type = Option<String>)]
     name: Option<Text>,
+    /// Only host programs in this environment or image.
+    #[param(value_type = Option<String>)]
+    env: Option<Text>,
     /// Only jobs submitted at this time or later.
     #[param(value_type = Option<chrono::DateTime<chrono::Utc>>)]
     since: Option<Time>,
@@ -74,6 +77,7 @@ impl Filters {
             user_id: self.user.map(|text| text.0),
             worker: self.worker.map(|text| text.0),
             name: self.name.map(|text| text.0),
+            environment: self.env.map(|text| text.0),
             since: self.since.map(|time| time.0),
             until: self.until.map(|time| time.0),
             labels: self.label.into_iter().map(|label| label.0).collect(),

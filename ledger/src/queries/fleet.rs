@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gpufleet_schema::{PoolUse, SessionsSeen};
+use gpufleet_schema::{PoolUse, ProgramsSeen, SessionsSeen};
 use sqlx::{PgConnection, types::Json};
 
 use super::ledger::{Ledger, ask};
@@ -27,7 +27,8 @@ async fn read_workers(connection: &mut PgConnection, filter: &WorkerFilter) -> R
     let records = sqlx::query!(
         r#"/* queries::workers */
         select w.worker, w.host, w.pid, w.revision, w.pools, w.jobs_running, w.first_seen_at, w.last_seen_at, w.has_left,
-               w.heard_at, h.is_silent as "is_silent!", w.sessions as "sessions: Json<SessionsSeen>"
+               w.heard_at, h.is_silent as "is_silent!", w.sessions as "sessions: Json<SessionsSeen>",
+               w.programs as "programs: Json<ProgramsSeen>"
         from workers w join worker_hearing h using (worker)
         where ($1::text is null or w.worker = $1)
           and ($2::float8 is null or (not w.has_left and w.heard_at > now() - make_interval(secs => $2)))
@@ -54,6 +55,7 @@ async fn read_workers(connection: &mut PgConnection, filter: &WorkerFilter) -> R
             is_silent: record.is_silent,
             has_left: record.has_left,
             sessions: record.sessions.map(|sessions| sessions.0),
+            programs: record.programs.map(|programs| programs.0),
             devices: Vec::new(),
         })
         .collect())

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, btree_map::Entry};
 
 use chrono::{Duration, Utc};
+use gpufleet_schema::HostProgramInfo;
 use sqlx::{PgConnection, types::Json};
 
 use super::{
@@ -86,6 +87,7 @@ async fn list(
                    a.attempt as "attempt?", a.worker as "worker?",
                    (j.state = 'running' and a.state = 'running' and h.is_unheard) is true as "is_unheard!", a.device, a.device_name, a.emulated,
                    a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, j.lease_bytes, a.output_bytes, a.queue_us,
+                   j.host_program as "host_program: Json<HostProgramInfo>",
                    a.launches_us, a.total_us
             from (
                 select * from jobs
@@ -100,6 +102,7 @@ async fn list(
                   and ($10::text is null or labels ->> $10 = $11::text)
                   and ($12::jsonb is null or labels @> $12)
                   and ($13::timestamptz is null or (id_at, job_id) < ($13, $14::uuid))
+                  and ($16::text is null or (host_program is not null and coalesce(host_program ->> 'environment', host_program ->> 'image') = $16))
                 order by id_at desc, job_id desc
                 limit $15
             ) j
@@ -124,6 +127,7 @@ async fn list(
         before_at,
         before_id,
         limit as i64,
+        filter.environment.as_deref(),
     )
     .fetch_all(connection)
     .await?;

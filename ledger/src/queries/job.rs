@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{JobId, JobState, SessionUse};
+use gpufleet_schema::{HostProgramInfo, JobId, JobState, SessionUse};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
@@ -68,6 +68,7 @@ async fn read_job(
                    a.attempt as "attempt?", a.worker as "worker?",
                    (j.state = 'running' and a.state = 'running' and h.is_unheard) is true as "is_unheard!", a.device, a.device_name, a.emulated,
                    a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, j.lease_bytes, a.output_bytes, a.queue_us,
+                   j.host_program as "host_program: Json<HostProgramInfo>",
                    a.launches_us, a.total_us
             from jobs j
             left join (select *, count(*) over () as attempts from attempts where job_id = $1 and id_at = $2) a

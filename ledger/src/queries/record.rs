@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{AttemptState, Excerpt, JobId, JobState, PrintfOutput, SessionUse, Timings};
+use gpufleet_schema::{AttemptState, Excerpt, HostProgramInfo, JobId, JobState, PrintfOutput, SessionUse, Timings};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -39,6 +39,7 @@ pub(super) struct JobRecord {
     pub(super) failure_line: Option<i32>,
     pub(super) input_bytes: Option<i64>,
     pub(super) lease_bytes: Option<i64>,
+    pub(super) host_program: Option<Json<HostProgramInfo>>,
     pub(super) output_bytes: Option<i64>,
     pub(super) queue_us: Option<i64>,
     pub(super) launches_us: Option<Vec<i64>>,
@@ -115,6 +116,7 @@ impl From<JobRecord> for JobRow {
             failure: failure(record.verdict, record.failure_code, record.failure_message, record.failure_line),
             input_bytes: record.input_bytes.map(i64::unsigned_abs),
             lease_bytes: record.lease_bytes.map(i64::unsigned_abs),
+            host_program: record.host_program.map(|program| program.0),
             output_bytes: record.output_bytes.map(i64::unsigned_abs),
             queue_us: record.queue_us.map(i64::unsigned_abs),
             kernel_us: record.launches_us.and_then(|launches| kernel_us(&launches)),

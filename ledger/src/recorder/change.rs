@@ -7,9 +7,9 @@ use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
-    Action, AttemptFinished, AttemptState, DeviceSeen, Dtype, Excerpt, Failure, JobInfo, JobState, KeptData,
-    KeptOutput, KeptOutputs, PrintfOutput, RanOn, SessionProgress, SessionUse, SessionsSeen, Started, Timings,
-    UtilizationBy, WorkerName, WorkerSeen,
+    Action, AttemptFinished, AttemptState, DeviceProgram, DeviceSeen, Dtype, Excerpt, Failure, HostProgramInfo,
+    JobInfo, JobState, KeptData, KeptOutput, KeptOutputs, PoolPrograms, PoolUse, PrintfOutput, ProgramsSeen, RanOn,
+    SessionProgress, SessionUse, SessionsSeen, Started, Timings, UtilizationBy, WorkerName, WorkerSeen,
     bounds::{BUFFERS_MAX, DIMENSIONS_MAX, KEPT_INLINE_BYTES_MAX},
     text::{recordable, recordable_labels},
 };
@@ -79,6 +79,7 @@ pub(super) struct Info {
     pub(super) kernel: String,
     pub(super) input_bytes: i64,
     pub(super) lease_bytes: Option<i64>,
+    pub(super) host_program: Option<HostProgramInfo>,
     pub(super) client: Option<String>,
     pub(super) submitted_at: Option<DateTime<Utc>>,
     /// The digests of its inputs in the blob store.
@@ -264,6 +265,7 @@ impl Info {
             kernel: recordable(&job.kernel),
             input_bytes: big("input_bytes", job.input_bytes)?,
             lease_bytes: job.lease_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
+            host_program: job.host_program.as_deref().map(HostProgramInfo::recordable),
             client: job.client.as_deref().map(recordable),
             submitted_at: job.submitted_ms.and_then(|ms| time("submitted_ms", ms).ok()),
             // All events of a job name the same blobs, and each blob once.
@@ -445,6 +447,7 @@ impl WorkerChange {
             revision: storable(seen.revision.clone()),
             devices: Vec::new(),
             sessions: seen.sessions.clone().map(storable_sessions),
+            programs: seen.programs.clone().map(storable_programs),
             ..seen.clone()
         };
         Ok(Self { first_seen_at: at, last_seen_at: at, seen })
@@ -464,7 +467,7 @@ impl DeviceChange {
             driver_version: int("driver_version", device.driver_version)?,
             out_of_service: device.out_of_service.clone().map(storable),
             jobs_running: device.jobs_running.map(i64::from),
-            pools: serde_json::json!(device.pools),
+            pools: device.pools.iter().map(storable_use).collect(),
             memory_used_bytes: device.memory_used_bytes.map(|bytes| big("memory_used_bytes", bytes)).transpose()?,
             utilization: utilization(device)?,
             temperature_celsius: device
@@ -484,6 +487,21 @@ fn utilization(device: &DeviceSeen) -> Result<Option<(i32, UtilizationBy)>, Unre
 
 fn storable_sessions(sessions: SessionsSeen) -> SessionsSeen {
     SessionsSeen { hosts: sessions.hosts.into_iter().map(storable).collect(), ..sessions }
+}
+
+fn storable_programs(programs: ProgramsSeen) -> ProgramsSeen {
+    let storable_all = |names: Vec<String>| names.into_iter().map(storable).collect();
+    let pool = |pool: PoolPrograms| PoolPrograms {
+        environments: storable_all(pool.environments),
+        images: storable_all(pool.images),
+        ..pool
+    };
+    ProgramsSeen { pools: programs.pools.into_iter().map(pool).collect() }
+}
+
+fn storable_use(pool: &PoolUse) -> serde_json::Value {
+    let label = |program: &DeviceProgram| DeviceProgram { label: recordable(&program.label), ..program.clone() };
+    serde_json::json!(PoolUse { program: pool.program.as_ref().map(label), ..pool.clone() })
 }
 
 /// Replaces NUL characters, which Postgres texts can't contain. A compile log that contains one must still be recorded.

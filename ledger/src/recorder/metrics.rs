@@ -275,6 +275,7 @@ mod tests {
             devices: Vec::new(),
             jobs_running: 0,
             sessions: None,
+            programs: None,
             leaving: false,
         })
     }

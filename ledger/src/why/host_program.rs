@@ -1,5 +1,7 @@
 //! Explains why a host program waits: for a worker that runs them, or for a whole device. Shares of its pool do not delay it.
 
+use gpufleet_schema::PoolPrograms;
+
 use super::{Reason, Situation};
 use crate::DeviceRow;
 
@@ -9,6 +11,7 @@ impl Situation<'_> {
         let reasons = [
             ("no_consumer", self.no_worker_for_program()),
             ("no_programs", self.no_programs()),
+            ("no_environment", self.no_environment()),
             ("retry_due", self.retry_due()),
             ("devices_in_use", self.devices_in_use()),
         ];
@@ -36,6 +39,25 @@ impl Situation<'_> {
             format!(
                 "no worker of pool {pool} runs host programs; start one with --pool {pool}:programs=1: \
                  gpufleet-worker run --pool {pool}:programs=1 --environment NAME=FOLDER"
+            )
+        })
+    }
+
+    /// Explains that a worker which gets the program refuses it, because it has another environment or image. Workers of earlier releases do not say what they offer.
+    fn no_environment(&self) -> Option<String> {
+        let program = self.detail.job.host_program.as_ref()?;
+        let (pool, wanted) = (self.pool(), program.place()?);
+        let mut offered: Vec<&str> =
+            self.workers().filter_map(|worker| worker.programs_of(pool)).flat_map(PoolPrograms::places).collect();
+        offered.sort_unstable();
+        offered.dedup();
+        (!offered.is_empty() && !offered.contains(&wanted)).then(|| {
+            format!(
+                "no worker of pool {pool} has the {} {wanted}; they have {}; a worker that takes the program refuses it, unless one is \
+                 started with {} before",
+                if program.image.is_some() { "image" } else { "environment" },
+                offered.join(", "),
+                if program.image.is_some() { format!("--image {wanted}") } else { format!("--environment {wanted}=FOLDER") },
             )
         })
     }

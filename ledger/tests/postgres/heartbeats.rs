@@ -56,9 +56,12 @@ async fn a_worker_has_the_state_of_its_latest_heartbeat() {
     let sessions = worker.sessions.as_ref().expect("this heartbeat names sessions");
     assert_eq!((sessions.hosts.as_slice(), sessions.ports), (["gpu\u{fffd}-3".to_owned()].as_slice(), [9480, 9499]));
     assert_eq!((worker.sessions_max("default"), worker.sessions_max("NULL")), (4, 0));
+    assert_eq!(worker.programs_of("default").unwrap().environments, ["torch\u{fffd}-3"]);
+    assert_eq!(worker.programs_of("default").map(|of_pool| (of_pool.running, of_pool.taken_max)), Some((1, 2)));
+    assert_eq!(worker.programs_of("NULL"), None);
     record(&mut store, &[heartbeat(1, 4, false)], &[]).await;
     let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
-    assert_eq!(worker.sessions, None, "its pools take none any more");
+    assert_eq!((&worker.sessions, &worker.programs), (&None, &None), "its pools take none any more");
     assert!(!worker.has_left, "it came back");
     assert_eq!(worker.devices.len(), 1, "its latest heartbeat lists one device");
 }
@@ -97,6 +100,8 @@ async fn a_device_has_the_state_of_its_latest_heartbeat() {
     assert_eq!((sick.utilization_percent, sick.utilization_by.as_deref()), (Some(41), Some("worker")));
     assert_eq!((sick.memory_used_bytes, sick.pools[0].memory_bytes), (Some(1 << 30), 1 << 20));
     assert_eq!(sick.pools[0].sessions.map(|sessions| (sessions.open, sessions.memory_bytes)), Some((1, 1 << 18)));
+    let program = sick.pools[0].program.as_ref().unwrap();
+    assert_eq!(program.label, "sh -c \u{fffd}");
     assert_eq!((sick.temperature_celsius, sick.power_milliwatts), (None, Some(350_500)));
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, DeviceSeen, DeviceSessions, Event, Failure, FailureCode, JobId, JobInfo, JobState,
-    PoolName, PoolSessions, PoolUse, PrintfOutput, RanOn, SessionsSeen, Started, Submitted, Timings, UtilizationBy,
-    Verdict, WorkerName, WorkerSeen,
+    AttemptFinished, AttemptState, DeviceProgram, DeviceSeen, DeviceSessions, Event, Failure, FailureCode, JobId,
+    JobInfo, JobState, PoolName, PoolPrograms, PoolSessions, PoolUse, PrintfOutput, ProgramsSeen, RanOn, SessionsSeen,
+    Started, Submitted, Timings, UtilizationBy, Verdict, WorkerName, WorkerSeen,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use uuid::Uuid;
@@ -231,6 +231,7 @@ pub fn heartbeat(number: u32, at: i64, leaving: bool) -> Event {
             weight: Some(3),
             guaranteed_bytes: Some(1 << 19),
             sessions: Some(DeviceSessions { open: index, memory_bytes: 1 << 18, ..DeviceSessions::default() }),
+            program: Some(DeviceProgram { job_id: id(7, index, None), label: "sh -c \0".to_owned() }),
         }],
         memory_used_bytes: Some(1 << 30),
         utilization_percent: Some(41),
@@ -249,6 +250,7 @@ pub fn heartbeat(number: u32, at: i64, leaving: bool) -> Event {
         jobs_running: 2,
         // Only odd heartbeats have some, so that the latest one shows.
         sessions: (at % 2 == 1).then(|| sessions_seen(at)),
+        programs: (at % 2 == 1).then(|| programs_seen(at)),
         leaving,
     })
 }
@@ -256,6 +258,13 @@ pub fn heartbeat(number: u32, at: i64, leaving: bool) -> Event {
 pub fn sessions_seen(at: i64) -> SessionsSeen {
     let pools = vec![PoolSessions { pool: PoolName::default(), open_max: 4 }];
     SessionsSeen { hosts: vec![format!("gpu\0-{at}")], ports: [9480, 9499], pools }
+}
+
+pub fn programs_seen(at: i64) -> ProgramsSeen {
+    let (pool, environments) = (PoolName::default(), vec![format!("torch\0-{at}")]);
+    ProgramsSeen {
+        pools: vec![PoolPrograms { pool, taken_max: 2, running: 1, waiting: 1, environments, images: Vec::new() }],
+    }
 }
 
 pub fn worker(number: u32) -> WorkerName {

@@ -14,6 +14,8 @@ mod fleet;
 mod heartbeats;
 #[cfg(test)]
 mod histories;
+#[cfg(test)]
+mod host_programs;
 #[cfg(feature = "serve")]
 #[cfg(test)]
 mod http;

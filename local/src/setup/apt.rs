@@ -64,6 +64,9 @@ pub(super) const CPP: &[(&str, &str)] = &[("g++", "g++"), ("python3-config", "py
 /// Programs that build container images without a Docker engine.
 pub(super) const IMAGES: &[(&str, &str)] = &[("buildah", "buildah")];
 
+/// Programs that run containers, and one that images are made from.
+pub(super) const CONTAINERS: &[(&str, &str)] = &[("podman", "podman"), ("runc", "runc"), ("busybox", "busybox-static")];
+
 /// PyTorch without CUDA, built for the system's Python. The wheels on PyPI contain CUDA, several gigabytes of it.
 const TORCH: &str = "/usr/lib/python3/dist-packages/torch";
 

@@ -1,9 +1,9 @@
 //! A connection to a fleet, with its own tokio runtime.
 
-use std::{collections::BTreeMap, mem::ManuallyDrop, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fs::File, mem::ManuallyDrop, path::PathBuf, sync::Arc, time::Duration};
 
 use gpufleet::{
-    AttachError, CheckedJob, Fleet, StoredArray,
+    AttachError, Fleet, StoredArray,
     schema::{ClientName, JobId, PoolName, Selection},
 };
 use pyo3::{
@@ -26,6 +26,7 @@ use crate::{
     connecting::Settings,
     ended::Ended,
     errors::{chain, raise, value},
+    files,
     job::Job,
     progress,
     sending::{Request, Requests, Sending, read_outputs},
@@ -133,8 +134,11 @@ impl Client {
     /// there.
     #[pyo3(signature = (token, job, unread=false))]
     fn submit(&self, token: Token, mut job: PyRefMut<'_, Job>, unread: bool) -> PyResult<()> {
-        let job = job.take()?;
-        self.request(if unread { Request::Unread(token, job) } else { Request::One(token, job) })
+        let request = match unread {
+            true => Request::Unread(token, job.describe()?),
+            false => Request::One(token, job.take()?),
+        };
+        self.request(request)
     }
 
     /// Sends jobs that share messages, without waiting for the broker.
@@ -166,9 +170,7 @@ impl Client {
     /// name. If the job was not submitted, returns the reason in the form of [`Ended::Refused`].
     fn detach<'py>(&self, py: Python<'py>, mut job: PyRefMut<'_, Job>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let inner = self.inner()?;
-        let CheckedJob { task, pool, priority } = job.take()?;
-        let job = gpufleet::Job::from_task(task).pool(pool).priority(priority);
-        let submitted = wait(py, &inner.runtime, Box::pin(inner.fleet.submit(job)))?;
+        let submitted = wait(py, &inner.runtime, Box::pin(inner.fleet.submit(job.describe()?)))?;
         let refused = submitted.err().map(|error| Ended::Refused(Box::new(error)).into_python(py));
         Ok(refused.transpose()?.map(Bound::into_any))
     }
@@ -182,8 +184,7 @@ impl Client {
         is_over: &Bound<'_, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (py, inner) = (slf.py(), slf.get().inner()?);
-        let CheckedJob { task, pool, priority } = job.take()?;
-        let job = gpufleet::Job::from_task(task).pool(pool).priority(priority);
+        let job = job.describe()?;
         let folder = session::folder(&library)?;
         let opening = session::open(&inner.fleet, job, folder.socket());
         let is_over = || is_over.call0()?.extract();
@@ -237,12 +238,20 @@ impl Client {
         (confirmed, tokens, ends, progress, not_followed).into_pyobject(py).map(Some)
     }
 
-    /// Receives the progress of this client's jobs in a pool from now on. Does not wait for the broker; `next` returns what comes.
-    fn follow(&self, pool: &str) -> PyResult<()> {
+    /// Receives the progress of this client's jobs in a pool from now on; `next` returns what comes. Waits for the broker's answer for this
+    /// many seconds, so that nothing of a job that is submitted next is missed.
+    #[pyo3(signature = (pool, seconds=0.0))]
+    fn follow(&self, py: Python<'_>, pool: &str, seconds: f64) -> PyResult<()> {
         let inner = self.inner()?;
         let pool: PoolName = pool.parse().map_err(value)?;
-        inner.runtime.spawn(progress::follow(inner.fleet.clone(), pool, inner.completions.clone()));
-        Ok(())
+        let within = Duration::try_from_secs_f64(seconds).map_err(value)?;
+        let (asked, answered) = oneshot::channel();
+        inner.runtime.spawn(progress::follow(inner.fleet.clone(), pool, inner.completions.clone(), asked));
+        if within.is_zero() {
+            return Ok(());
+        }
+        // Without an answer in time, the output comes with the outcome.
+        wait(py, &inner.runtime, Box::pin(async { timeout(within, answered).await })).map(drop)
     }
 
     /// Waits for the next progress of a job that any client may have submitted. `None` if there is none within this time.
@@ -308,11 +317,24 @@ impl Client {
         Ok(read.map_err(|error| raise(py, "StoreFailed", &chain(&error)))?.into_blob_bytes().into())
     }
 
-    /// Returns why jobs of a pool wait, if the broker tells at once.
-    fn obstacle(&self, py: Python<'_>, pool: &str) -> PyResult<Option<String>> {
+    /// Unpacks an archive of the blob store into a folder, and returns the paths of its files.
+    fn unpack_stored(
+        &self,
+        py: Python<'_>,
+        digest: &str,
+        bytes: u64,
+        folder: PathBuf,
+        replaces: bool,
+    ) -> PyResult<Vec<PathBuf>> {
+        files::unpack_stored(py, self, &stored(py, digest, "u8", vec![bytes])?, &folder, replaces)
+    }
+
+    /// Returns why jobs or host programs of a pool wait, if the broker tells at once.
+    #[pyo3(signature = (pool, of_programs=false))]
+    fn obstacle(&self, py: Python<'_>, pool: &str, of_programs: bool) -> PyResult<Option<String>> {
         let inner = self.inner()?;
         let pool: PoolName = pool.parse().map_err(value)?;
-        wait(py, &inner.runtime, obstacle(&inner.fleet, &pool))
+        wait(py, &inner.runtime, obstacle(&inner.fleet, &pool, of_programs))
     }
 
     /// Waits until submissions and orders are confirmed, and closes the connection. Jobs that have not ended are reported as lost, but
@@ -352,6 +374,13 @@ impl Client {
         Ok(&self.inner()?.runtime)
     }
 
+    /// Copies an array of the blob store to a file.
+    pub fn copy_stored(&self, py: Python<'_>, array: &StoredArray, into: File) -> PyResult<File> {
+        let inner = self.inner()?;
+        let copied = wait(py, &inner.runtime, Box::pin(inner.fleet.copy_stored(array, into)))?;
+        copied.map_err(|error| raise(py, "StoreFailed", &chain(&error)))
+    }
+
     fn request(&self, request: Request) -> PyResult<()> {
         self.inner()?.requests.send(request).map_err(|_| PyRuntimeError::new_err("the connection's runtime has ended"))
     }
@@ -361,7 +390,7 @@ fn client_name(text: &str) -> PyResult<ClientName> {
     text.parse().map_err(value)
 }
 
-async fn obstacle(fleet: &Fleet, pool: &PoolName) -> Option<String> {
+async fn obstacle(fleet: &Fleet, pool: &PoolName, of_programs: bool) -> Option<String> {
     let held_up = tokio::select! {
         biased;
         reason = fleet.held_up() => Some(reason),
@@ -370,8 +399,15 @@ async fn obstacle(fleet: &Fleet, pool: &PoolName) -> Option<String> {
     if held_up.is_some() {
         return held_up;
     }
-    let depth = timeout(OBSTACLE_DEADLINE, fleet.pool_depth(pool)).await.ok()?.ok()?;
+    let depth = async {
+        match of_programs {
+            true => fleet.program_depth(pool).await,
+            false => fleet.pool_depth(pool).await,
+        }
+    };
+    let depth = timeout(OBSTACLE_DEADLINE, depth).await.ok()?.ok()?;
     match depth.consumers {
+        0 if of_programs => Some(format!("no worker of pool {pool} runs host programs")),
         0 => Some(format!("no worker serves pool {pool}")),
         _ if depth.messages > 0 => Some(format!("{} messages wait in pool {pool}", depth.messages)),
         _ => None,

@@ -1,6 +1,6 @@
 //! The end of a job, in the form that Python's futures take.
 
-use gpufleet::schema::{PrintfOutput, RanOn, Timings};
+use gpufleet::schema::{PrintfOutput, RanOn, SessionUse, Timings};
 use gpufleet::{Array, FailedJob, JobError, JobResult, SubmitError, UnreadOutput};
 use pyo3::{
     Bound, IntoPyObject, Py, PyAny, PyResult, Python, pyclass, pymethods,
@@ -33,6 +33,8 @@ pub struct Report {
     measured: Timings,
     device: Option<RanOn>,
     printed: Option<PrintfOutput>,
+    /// The exit code of a host program that failed, and the signal that ended it.
+    exit: (Option<i32>, Option<i32>),
 }
 
 impl From<JobResult> for Ended {
@@ -87,7 +89,8 @@ fn succeeded<'py, O>(
 ) -> PyResult<Bound<'py, PyTuple>> {
     let JobResult { attempt, timings, ran_on, printf_output, round_trip, outputs, .. } = result;
     let round_trip = round_trip.as_secs_f64();
-    let report = Report { attempt, round_trip, measured: timings, device: ran_on, printed: printf_output };
+    let (device, printed) = (ran_on, printf_output);
+    let report = Report { attempt, round_trip, measured: timings, device, printed, exit: (None, None) };
     let outputs = outputs.into_iter().map(|(name, array)| output(py, &name, array)).collect::<PyResult<Vec<_>>>()?;
     ("succeeded", Py::new(py, report)?, PyList::new(py, outputs)?).into_pyobject(py)
 }
@@ -112,15 +115,20 @@ fn unread<'py>(py: Python<'py>, name: &str, unread: UnreadOutput) -> PyResult<Bo
 
 fn failed(py: Python<'_>, job: FailedJob) -> PyResult<Bound<'_, PyTuple>> {
     let ended = job.ended().to_owned();
-    let FailedJob { attempt, failure, timings, ran_on, printf_output, round_trip, .. } = job;
+    let FailedJob { attempt, failure, timings, ran_on, printf_output, session, round_trip, outputs, .. } = job;
     let round_trip = round_trip.as_secs_f64();
-    let report =
-        Py::new(py, Report { attempt, round_trip, measured: timings, device: ran_on, printed: printf_output })?;
+    let exit = session.map_or((None, None), |used| {
+        let SessionUse { exit_code, signal, .. } = *used;
+        (exit_code, signal)
+    });
+    let (device, printed) = (ran_on, printf_output);
+    let report = Py::new(py, Report { attempt, round_trip, measured: timings, device, printed, exit })?;
     let failure = failure.map(|failure| {
         let source = failure.source.map(|source| (source.first_line, source.text));
         (failure.verdict.to_string(), failure.code.to_string(), failure.message, failure.detail, failure.line, source)
     });
-    ("failed", report, ended, failure).into_pyobject(py)
+    let outputs = outputs.into_iter().map(|(name, array)| unread(py, &name, array)).collect::<PyResult<Vec<_>>>()?;
+    ("failed", report, ended, failure, PyList::new(py, outputs)?).into_pyobject(py)
 }
 
 #[pymethods]
@@ -167,8 +175,20 @@ impl Report {
         self.device.as_ref().is_some_and(|on| on.emulated)
     }
 
-    /// Returns the text that the kernels printed.
+    /// Returns the text that the kernels printed, or the end of what a host program printed.
     fn printed(&self) -> Option<&str> {
         self.printed.as_ref().map(|printed| printed.text.as_str())
+    }
+
+    /// The number of bytes that a host program printed before the text of `printed`.
+    #[getter]
+    fn printed_before(&self) -> u64 {
+        self.printed.as_ref().filter(|printed| printed.is_tail).map_or(0, |printed| printed.dropped_bytes)
+    }
+
+    /// The exit code of a host program that failed, and the signal that ended it.
+    #[getter]
+    fn exit(&self) -> (Option<i32>, Option<i32>) {
+        self.exit
     }
 }

@@ -20,6 +20,7 @@ mod connecting;
 mod declaration;
 mod ended;
 mod errors;
+mod files;
 mod job;
 mod progress;
 mod sending;
@@ -39,6 +40,7 @@ mod _core {
         client::Client,
         declaration::{c_kernels, signature},
         ended::Report,
+        files::unpack,
         job::{Job, shapes},
         session::Session,
     };

@@ -7,7 +7,10 @@ use gpufleet::{
     schema::{Count, JobId, PoolName, Printed, Progress},
 };
 use pyo3::{Bound, IntoPyObject as _, PyResult, Python, types::PyTuple};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 
 use crate::completions::Completions;
 
@@ -15,10 +18,16 @@ use crate::completions::Completions;
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Receives the progress of this client's jobs in a pool until the connection is closed. Tells why it does not, and asks again unless the
-/// broker's user may not.
-pub async fn follow(fleet: Fleet, pool: PoolName, completions: Arc<Completions>) {
+/// broker's user may not. `asked` hears of the broker's first answer.
+pub async fn follow(fleet: Fleet, pool: PoolName, completions: Arc<Completions>, asked: oneshot::Sender<()>) {
+    let mut asked = Some(asked);
     let mut updates = loop {
-        match fleet.progress(&pool).await {
+        let answer = fleet.progress(&pool).await;
+        if let Some(asked) = asked.take() {
+            // An error means that the caller does not wait.
+            _ = asked.send(());
+        }
+        match answer {
             Ok(updates) => break updates,
             Err(ProgressError::Closed) => return,
             Err(error) => {

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     completions::{Completions, Token},
     ended::Ended,
+    job::described,
 };
 
 /// The maximum number of requests that are taken at once.
@@ -35,7 +36,7 @@ pub enum Request {
     /// Jobs that share messages.
     Many(Vec<(CheckedJob, Token)>),
     /// A job whose large outputs stay in the blob store.
-    Unread(Token, CheckedJob),
+    Unread(Token, Job),
     /// A job that was sent earlier, perhaps by another program.
     Attached(Token, JobHandle, bool),
     /// Signals that all jobs before it were sent.
@@ -120,7 +121,7 @@ impl Sending {
 
     async fn begin(&self, request: Request) {
         match request {
-            Request::One(token, job) if self.keeps_replies => self.send_with_handle(token, job, false),
+            Request::One(token, job) if self.keeps_replies => self.send_with_handle(token, described(job), false),
             Request::Unread(token, job) => self.send_with_handle(token, job, true),
             Request::Attached(token, handle, unread) => self.follow(token, handle, unread),
             Request::One(token, job) => {
@@ -133,7 +134,7 @@ impl Sending {
             }
             Request::Many(jobs) if self.keeps_replies => {
                 for (job, token) in jobs {
-                    self.send_with_handle(token, job, false);
+                    self.send_with_handle(token, described(job), false);
                 }
             }
             Request::Many(jobs) => {
@@ -150,12 +151,10 @@ impl Sending {
         }
     }
 
-    fn send_with_handle(&self, token: Token, job: CheckedJob, unread: bool) {
+    fn send_with_handle(&self, token: Token, job: Job, unread: bool) {
         self.completions.began(1);
         let (fleet, follower, handles) = (self.fleet.clone(), self.follower.clone(), self.handles.clone());
         let (completions, tasks) = (self.completions.clone(), self.tasks.clone());
-        let CheckedJob { task, pool, priority } = job;
-        let job = Job::from_task(task).pool(pool).priority(priority);
         self.tasks.spawn(async move {
             // The semaphore is never closed, so there is no error.
             let room = handles.acquire().await;

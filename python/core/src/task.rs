@@ -1,6 +1,6 @@
 //! Reads the tasks that Python describes with the classes in `gpufleet._task`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use gpufleet::{
     Job, StoredArray,
@@ -31,6 +31,7 @@ struct Classes {
     catalog: Py<PyType>,
     source: Py<PyType>,
     session: Py<PyType>,
+    host: Py<PyType>,
 }
 
 impl Classes {
@@ -48,6 +49,7 @@ impl Classes {
                 catalog: class("Catalog")?,
                 source: class("Source")?,
                 session: class("SessionProgram")?,
+                host: class("HostProgram")?,
             })
         })
     }
@@ -71,6 +73,16 @@ pub fn job(task: &Bound<'_, PyAny>, pool: &str) -> PyResult<Job> {
         job = job.share(text(&name?)?);
     }
     with_options(job, &task.getattr(intern!(py, "options"))?, pool)
+}
+
+/// Returns the files that go with a host program. Other programs have none.
+pub fn upload(task: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
+    let py = task.py();
+    let program = task.getattr(intern!(py, "program"))?;
+    match program.get_type().is(&Classes::get(py)?.host) {
+        true => program.getattr(intern!(py, "upload"))?.extract(),
+        false => Ok(Vec::new()),
+    }
 }
 
 /// Makes a job of a task with zeros in place of the inputs, to find the shapes of a catalog kernel's buffers.
@@ -113,7 +125,28 @@ fn program(program: &Bound<'_, PyAny>, classes: &Classes) -> PyResult<Job> {
         let idle_limit = idle_limit.map(Duration::try_from_secs_f64).transpose().map_err(value)?;
         return Ok(idle_limit.into_iter().fold(job, Job::idle_limit));
     }
+    if class.is(&classes.host) {
+        return host_program(program);
+    }
     Ok(Job::ptx(text(&program.getattr(intern!(py, "text"))?)?))
+}
+
+fn host_program(program: &Bound<'_, PyAny>) -> PyResult<Job> {
+    let py = program.py();
+    let command: Vec<String> = program.getattr(intern!(py, "command"))?.extract()?;
+    let environment: Option<String> = program.getattr(intern!(py, "environment"))?.extract()?;
+    let image: Option<String> = program.getattr(intern!(py, "image"))?.extract()?;
+    let mut job = match image {
+        Some(image) => Job::host_in_image(command, image),
+        None => Job::host(command, environment.unwrap_or_default()),
+    };
+    for (name, value) in dict(program, intern!(py, "variables"))? {
+        job = job.variable(text(&name)?, text(&value)?);
+    }
+    for glob in program.getattr(intern!(py, "download"))?.try_iter()? {
+        job = job.download(text(&glob?)?);
+    }
+    Ok(job.network(program.getattr(intern!(py, "network"))?.extract()?))
 }
 
 fn buffer(job: Job, name: &str, buffer: &Bound<'_, PyAny>, classes: &Classes) -> PyResult<Job> {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Action, AttemptFinished, AttemptState, DeviceSeen, DeviceSessions, Dtype, Event, Failure, FailureCode, JobInfo,
-    KeptData, KeptOutput, KeptOutputs, PoolSessions, PoolUse, Priority, SessionProgress, SessionUse, SessionsSeen,
-    Started, Submitted, UtilizationBy, Verdict, WorkerSeen,
+    Action, AttemptFinished, AttemptState, DeviceProgram, DeviceSeen, DeviceSessions, Dtype, Event, Failure,
+    FailureCode, HostProgramInfo, JobInfo, KeptData, KeptOutput, KeptOutputs, PoolPrograms, PoolSessions, PoolUse,
+    Priority, ProgramsSeen, SessionProgress, SessionUse, SessionsSeen, Started, Submitted, UtilizationBy, Verdict,
+    WorkerSeen,
 };
 
 use crate::{
@@ -28,6 +29,7 @@ pub(crate) fn job_info() -> JobInfo {
         kernel: "saxpy".into(),
         input_bytes: 24,
         lease_bytes: None,
+        host_program: None,
         client: Some("golden-client".into()),
         submitted_ms: Some(1_720_000_000_123),
         user_id: None,
@@ -94,6 +96,7 @@ pub(crate) fn events() -> Vec<Event> {
             }],
             jobs_running: 1,
             sessions: None,
+            programs: None,
             leaving: false,
         }),
     ]
@@ -144,6 +147,7 @@ pub(crate) fn events_devices() -> Vec<Event> {
                         weight: None,
                         guaranteed_bytes: None,
                         sessions: None,
+                        program: None,
                     }],
                     memory_used_bytes: Some(1 << 30),
                     utilization_percent: Some(41),
@@ -271,6 +275,42 @@ pub(crate) fn events_takes_sessions() -> Vec<Event> {
         kernel: "python train.py".into(),
         input_bytes: 0,
         lease_bytes: Some(8 << 30),
+        ..job_info()
+    };
+    events.push(Event::Submitted(Submitted { job, at_ms: 1_720_000_000_123 }));
+    events
+}
+
+/// Events of a worker that takes host programs, and of one that waits.
+pub(crate) fn events_takes_programs() -> Vec<Event> {
+    let mut events = events_weights();
+    events.retain(|event| !matches!(event, Event::AttemptFinished(_)));
+    for event in &mut events {
+        if let Event::WorkerSeen(seen) = event {
+            let pool = PoolPrograms {
+                pool: "default".parse().unwrap(),
+                taken_max: 2,
+                running: 1,
+                waiting: 1,
+                environments: vec!["science".into(), "torch".into()],
+                images: Vec::new(),
+            };
+            seen.programs = Some(ProgramsSeen { pools: vec![pool] });
+            seen.devices[0].pools[0].program = Some(DeviceProgram { job_id: id(8), label: "python train.py".into() });
+        }
+    }
+    let job = JobInfo {
+        job_id: id(8),
+        program: "host".into(),
+        kernel: "python train.py".into(),
+        host_program: Some(Box::new(HostProgramInfo {
+            command: vec!["python".into(), "train.py".into()],
+            is_cut: false,
+            environment: Some("torch".into()),
+            image: None,
+            network: true,
+            variables: vec!["SEED".into()],
+        })),
         ..job_info()
     };
     events.push(Event::Submitted(Submitted { job, at_ms: 1_720_000_000_123 }));

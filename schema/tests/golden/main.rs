@@ -19,13 +19,13 @@ use gpufleet_schema::{
 use crate::{
     events::{
         events, events_action, events_blobs, events_devices, events_kept, events_printf, events_ran_on, events_session,
-        events_session_progress, events_started_ms, events_takes_sessions, events_traceparent, events_user,
-        events_weights,
+        events_session_progress, events_started_ms, events_takes_programs, events_takes_sessions, events_traceparent,
+        events_user, events_weights,
     },
     replies::{blob_reply, failed, host_reply, printed_reply, succeeded, unreadable},
     tasks::{
-        blake3_task, blob_task, catalog_task, host_task, kept_task, launches_task, ptx_task, session_task,
-        sharing_task, signed_task, source_task, traced_task,
+        blake3_task, blob_task, catalog_task, container_task, host_task, kept_task, launches_task, ptx_task,
+        session_task, sharing_task, signed_task, source_task, traced_task,
     },
 };
 
@@ -82,6 +82,7 @@ fn golden_tasks_of_version_1_decode_to_their_values() {
     check_tasks("task-keep", &OneOrMany::One(kept_task()));
     check_tasks("task-session", &OneOrMany::One(session_task()));
     check_tasks("task-host", &OneOrMany::One(host_task()));
+    check_tasks("task-image", &OneOrMany::One(container_task()));
     check_tasks("task-share", &OneOrMany::One(sharing_task()));
     check_tasks("task-traceparent", &OneOrMany::One(traced_task()));
     check_tasks("task-launches", &OneOrMany::One(launches_task()));
@@ -167,6 +168,7 @@ fn golden_events_of_version_1_decode_to_their_values() {
         ("events-session", events_session()),
         ("events-session-progress", events_session_progress()),
         ("events-takes-sessions", events_takes_sessions()),
+        ("events-takes-programs", events_takes_programs()),
         ("events-action", events_action()),
     ] {
         let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());

@@ -113,10 +113,28 @@ pub(crate) fn host_task() -> Task<'static> {
         reply: Some("golden-client".parse().unwrap()),
         ..Task::new(Program::Host(HostProgram {
             command: vec!["python".into(), "train.py".into()],
-            environment: "torch".into(),
+            environment: Some("torch".into()),
+            image: None,
             variables: BTreeMap::from([("SEED".to_owned(), "7".to_owned())]),
             download: vec!["out/**".into()],
             network: true,
+        }))
+    }
+}
+
+/// A command that runs in a container on a worker's machine.
+pub(crate) fn container_task() -> Task<'static> {
+    Task {
+        job_id: id(9),
+        limits: Limits { attempts_max: Some(1), ..Limits::default() },
+        reply: Some("golden-client".parse().unwrap()),
+        ..Task::new(Program::Host(HostProgram {
+            command: vec!["python".into(), "train.py".into()],
+            environment: None,
+            image: Some("registry.example.com/torch:2.9".into()),
+            variables: BTreeMap::new(),
+            download: Vec::new(),
+            network: false,
         }))
     }
 }

@@ -26,6 +26,7 @@ mod consumer_timeout;
 mod finding;
 mod ledger;
 mod pools;
+mod programs;
 mod recorder;
 mod sessions;
 mod workers;
@@ -42,6 +43,9 @@ pub struct Options {
     /// Pool that you submit to. Repeatable. Pools with workers or waiting jobs are checked anyway
     #[arg(long, value_name = "POOL", env = environment::POOL)]
     pool: Vec<PoolName>,
+    /// Environment that you run host programs in (`gpufleet run --on-worker`). Repeatable
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
     /// Hold a message unacknowledged for this long, to see whether the broker's consumer_timeout is shorter. The broker checks once a
     /// minute, so add a minute [default: skip this check]
     #[arg(long, value_name = "DURATION", value_parser = spec::duration)]
@@ -60,6 +64,7 @@ const EXAMPLES: &str = "\
 Examples:
   gpufleet doctor
   gpufleet doctor --pool team-a --hold 32m
+  gpufleet doctor --pool train --env torch
   gpufleet doctor -o json";
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
@@ -82,6 +87,7 @@ async fn examine(options: &Options) -> Diagnosis {
     findings.push(workers::judge(ledger.workers.as_ref()));
     findings.extend(sessions::examine(ledger.workers.as_ref()).await);
     findings.extend(pools::judge_all(&broker.pools, &known, ledger.workers.as_ref().ok().map(Vec::as_slice)));
+    findings.extend(programs::judge_all(broker.pools.as_deref(), &options.env, ledger.workers.as_ref()));
     findings.extend(clock::judge_all(&ledger.clock, ledger.workers.as_ref().ok().map(Vec::as_slice)));
     Diagnosis::new(findings)
 }

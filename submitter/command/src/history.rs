@@ -48,7 +48,7 @@ pub struct Filters {
     /// Only jobs in this state: queued, running, succeeded, failed, cancelled, expired or dead. Repeatable
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     state: Vec<JobState>,
-    /// Only jobs that ran this catalog kernel, or this entry of a program, and sessions and host programs with this label
+    /// Only jobs that ran this catalog kernel, or this entry of a program, and sessions and host programs with this command
     #[arg(long)]
     kernel: Option<String>,
     /// Only jobs of this pool
@@ -63,6 +63,9 @@ pub struct Filters {
     /// Only jobs with exactly this name
     #[arg(long)]
     name: Option<String>,
+    /// Only host programs (`gpufleet run --on-worker`) in this environment or image
+    #[arg(long, value_name = "NAME")]
+    env: Option<String>,
     /// Only jobs submitted since then: how long ago (2h, 3days), or a time (2026-11-20, 2026-11-20T08:30, 2026-11-20 08:30:00 UTC), which is
     /// local without a zone
     #[arg(long, value_name = "TIME", value_parser = time::since)]
@@ -84,6 +87,7 @@ const EXAMPLES: &str = "\
 Examples:
   gpufleet history --state failed --since 2h
   gpufleet history --label team=vision --kernel saxpy --since 30days
+  gpufleet history --env torch --state failed
   gpufleet history --since 2026-11-20 --limit 100000 -o csv > jobs.csv";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -144,6 +148,7 @@ impl Filters {
             user_id: self.user.clone(),
             worker: self.worker.clone(),
             name: self.name.clone(),
+            environment: self.env.clone(),
             since: self.since,
             until: self.until,
             labels: self.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect(),
@@ -201,7 +206,7 @@ fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
             vec![
                 job.job_id.to_string(),
                 if job.is_unheard { UNHEARD.to_owned() } else { job.state.to_string() },
-                text(&job.kernel),
+                kernel(job),
                 text(&job.name),
                 text(&job.pool),
                 age(now - job.created_at),
@@ -221,8 +226,18 @@ fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
     table::fit(&COLUMNS, &rows, width, &DISPENSABLE)
 }
 
+/// What a job runs, with the kind if it runs no kernel.
+pub fn kernel(job: &JobRow) -> String {
+    let kind = match job {
+        job if job.is_host_program() => " (host program)",
+        job if job.is_session() => " (session)",
+        _ => "",
+    };
+    job.kernel.as_ref().map_or_else(|| "-".to_owned(), |kernel| format!("{kernel}{kind}"))
+}
+
 /// The last group of an id. Jobs that were submitted together begin alike, and every command finds a job by the end of its id.
-fn distinguishing_end(id: &str) -> &str {
+pub fn distinguishing_end(id: &str) -> &str {
     id.rsplit_once('-').map_or(id, |(_, end)| end)
 }
 
@@ -238,7 +253,7 @@ pub fn device(name: Option<&str>, emulated: Option<bool>) -> String {
     }
 }
 
-const CSV_HEADER: [&str; 21] = [
+const CSV_HEADER: [&str; 22] = [
     "job_id",
     "state",
     "kernel",
@@ -260,6 +275,7 @@ const CSV_HEADER: [&str; 21] = [
     "kernel_us",
     "total_us",
     "failure",
+    "environment",
 ];
 
 pub(super) fn csv_header() -> String {
@@ -302,6 +318,7 @@ fn csv_cells(job: &JobRow) -> [String; CSV_HEADER.len()] {
         shown(&job.kernel_us),
         shown(&job.total_us),
         job.failure.as_ref().map(|failure| failure.message.clone()).unwrap_or_default(),
+        job.host_program.as_ref().and_then(|program| program.place()).unwrap_or_default().to_owned(),
     ]
 }
 

@@ -67,12 +67,16 @@ JSON: a list of objects. Unknown values are null. Later versions only add fields
   device_name, emulated, input_bytes, lease_bytes (that a session asks for), output_bytes, queue_us,
   kernel_us, total_us, failure (verdict, code, message, line; `gpufleet show` adds detail and
   source)
+  host_program: of a host program, else null: command (a list), is_cut (its end is missing),
+  environment or image, network (whether it asks for it), variables (their names)
 CSV: most of these fields under the same names; labels as KEY=VALUE, failure as its message.";
 
 /// What `gpufleet show -o json` prints.
 pub const SHOW: &str = "\
 JSON: one object. Unknown values are null. Later versions only add fields.
-  job       as in `gpufleet history -o json`
+  job       as in `gpufleet history -o json`, with host_program (of a host program, else null):
+            command (a list), is_cut (its end is missing), environment or image, network (whether
+            it asks for it), variables (their names)
   attempts  a list, oldest first: attempt (the number; some may be missing), state (running,
             succeeded, failed, cancelled, expired, dead or lost), superseded (another attempt
             decided the outcome), worker, is_unheard, device, device_name, emulated, started_at,
@@ -108,7 +112,10 @@ JSON: a list of objects. Unknown values are null. Later versions only add fields
   utilization_percent, utilization_by: nvml (kernels of all processes, in the last second) or
   worker (jobs of this worker, since its last heartbeat)
   sessions: hosts and ports (first and last, or 0) of open sessions, pools (a list of pool,
-  open_max); null if the worker takes none";
+  open_max); null if the worker takes none
+  programs: pools that take host programs (a list of pool, taken_max, running, waiting (for a
+  device), environments, images); null if the worker takes none. A device's pool that has a host
+  program there has program: job_id, label (its command)";
 
 /// What `gpufleet stats -o json` and `gpufleet usage -o json` print.
 pub const STATS: &str = "\
@@ -150,6 +157,9 @@ JSON: a list of objects. Unknown values are null. Later versions only add fields
   sessions), guaranteed_bytes, borrowed_bytes (beyond what is guaranteed)
   sessions_open, sessions_max (that may be open; 0 if no worker takes sessions), session_bytes
   (device memory that they take), session_bytes_max (that they may take)
+  programs_running, programs_waiting (host programs of its workers, with and without a device),
+  programs_max (that its workers take; 0 if none runs host programs), environments (a list, with
+  the images)
   due_percent: share of the device time by weight; got_percent: of the time that all pools were
   charged; device_us, charged_us (with the wait for memory and for the blob store in a slot)";
 
@@ -162,8 +172,8 @@ JSON: one object. Later versions only add fields, and reasons.
            ledger_and_broker_disagree, or, if the broker was not asked, ask_broker; for a session
            no_consumer, no_sessions (the pool takes none), lease_too_large (for each device),
            sessions_open (as many as may be), memory, or lease (no obstacle is known); for a host
-           program no_consumer, no_programs (the pool runs none), retry_due, devices_in_use, or device
-           (no obstacle is known)";
+           program no_consumer, no_programs (the pool runs none), no_environment (no worker has it),
+           retry_due, devices_in_use, or device (no obstacle is known)";
 
 /// What `gpufleet doctor -o json` prints.
 pub const DOCTOR: &str = "\

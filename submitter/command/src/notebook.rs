@@ -31,15 +31,14 @@ enum Command {
 pub async fn run(options: Options) -> Result<ExitCode, Complaint> {
     let Command::Run(options) = options.command;
     options.check()?;
-    let (name, environment) = (options.executed_name()?, options.env.clone());
+    let (name, place) = (options.executed_name()?, options.place());
     let (is_detached, is_quiet) = (options.detach, options.quiet);
     let (code, report) = reported(&options.into_run()?).await?;
     let note = match report.file(Path::new(&name)) {
         Some(path) if !is_quiet => format!("the executed notebook is {}", path.display()),
         // papermill writes the notebook before the first cell runs.
         None if code == PYTHON_FAILED && !is_detached && report.has_program() => format!(
-            "no executed notebook came back; if papermill or the kernel is missing, install papermill and ipykernel in the environment \
-             {environment}"
+            "no executed notebook came back; if papermill or the kernel is missing, install papermill and ipykernel in {place}"
         ),
         _ => return Ok(ExitCode::from(code)),
     };

@@ -24,7 +24,8 @@ use super::{
 /// broker says that none takes messages. DUE is the pool's share of the device
 /// time by weight, while all pools have work. GOT is its share of the time that all pools were charged. BORROWED is the memory that the
 /// pool uses beyond its guarantee; other pools leave it unused. SESSIONS, if a pool takes sessions of `gpufleet run`, are the open ones of
-/// those that may be open, and the device memory that they take of what they may take.
+/// those that may be open, and the device memory that they take of what they may take. PROGRAMS, if a pool takes host programs
+/// (`gpufleet run --on-worker`), are those that run of those that its workers take, and those that wait for a device.
 #[derive(Debug, Args)]
 #[command(after_long_help = json::POOLS)]
 pub struct Options {
@@ -92,7 +93,7 @@ pub async fn program_depth(fleet: &Fleet, pool: &PoolName) -> Result<PoolDepth, 
     fleet.program_depth(pool).await.map_err(|error| Complaint::new(Exit::Broker, super::complaint::chain(&error)))
 }
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 9] = [
     Column::Left("POOL"),
     Column::Right("WAITING"),
     Column::Right("WORKERS"),
@@ -102,20 +103,35 @@ const COLUMNS: [Column; 10] = [
     Column::Right("DUE"),
     Column::Right("GOT"),
     Column::Right("DEVICE TIME"),
-    Column::Right(SESSIONS),
 ];
 const SESSIONS: &str = "SESSIONS";
+const PROGRAMS: &str = "PROGRAMS";
 
-/// The columns of a table of these pools. That of the sessions is missing if no pool takes any.
-pub fn columns(pools: &[Pool]) -> &'static [Column] {
-    match pools.iter().any(takes_sessions) {
-        true => &COLUMNS,
-        false => &COLUMNS[..COLUMNS.len() - 1],
-    }
+/// The columns of a table, and what each pool has in them.
+pub struct Cells {
+    pub columns: Vec<Column>,
+    pub rows: Vec<Vec<String>>,
 }
 
-/// As many cells as there are columns, or one more.
-pub fn cells(pool: &Pool) -> Vec<String> {
+/// The cell of a pool in a column that not every table has; none if the pool has nothing to show there.
+type OptionalCell = fn(&Pool) -> Option<String>;
+
+const OPTIONAL: [(Column, OptionalCell); 2] =
+    [(Column::Right(SESSIONS), sessions), (Column::Right(PROGRAMS), programs)];
+
+/// The columns of sessions and of host programs are missing if no pool takes any.
+pub fn cells(pools: &[Pool]) -> Cells {
+    let shown = OPTIONAL.into_iter().filter(|(_, cell)| pools.iter().any(|pool| cell(pool).is_some()));
+    let (columns, optional): (Vec<Column>, Vec<OptionalCell>) = shown.unzip();
+    let row = |pool: &Pool| {
+        let optional = optional.iter().map(|cell| cell(pool).unwrap_or_else(|| "-".to_owned()));
+        cells_of_all(pool).into_iter().chain(optional).collect()
+    };
+    Cells { columns: COLUMNS.into_iter().chain(columns).collect(), rows: pools.iter().map(row).collect() }
+}
+
+/// The cells of the columns that are always there.
+fn cells_of_all(pool: &Pool) -> Vec<String> {
     fn shown<T: ToString>(value: Option<T>) -> String {
         value.map_or_else(|| "-".to_owned(), |value| value.to_string())
     }
@@ -130,17 +146,20 @@ pub fn cells(pool: &Pool) -> Vec<String> {
         percent(pool.due_percent),
         percent(pool.got_percent),
         quantity::micros(pool.device_us),
-        shown(takes_sessions(pool).then(|| sessions(pool))),
     ]
 }
 
-const fn takes_sessions(pool: &Pool) -> bool {
-    pool.sessions_max > 0
+/// None if the pool takes none.
+fn sessions(pool: &Pool) -> Option<String> {
+    let memory = quantity::bytes_of(pool.session_bytes, pool.session_bytes_max);
+    (pool.sessions_max > 0).then(|| format!("{} of {}, {memory}", pool.sessions_open, pool.sessions_max))
 }
 
-fn sessions(pool: &Pool) -> String {
-    let memory = quantity::bytes_of(pool.session_bytes, pool.session_bytes_max);
-    format!("{} of {}, {memory}", pool.sessions_open, pool.sessions_max)
+/// None if the pool takes none.
+fn programs(pool: &Pool) -> Option<String> {
+    let waiting =
+        if pool.programs_waiting > 0 { format!(", {} waiting", pool.programs_waiting) } else { String::new() };
+    (pool.programs_max > 0).then(|| format!("{} of {}{waiting}", pool.programs_running, pool.programs_max))
 }
 
 /// The workers that serve a pool. A worker whose heartbeats are missing may serve it, but their number is then unknown.
@@ -153,14 +172,13 @@ fn workers(pool: &Pool) -> Option<u32> {
 }
 
 fn render(pools: &[Pool], width: Option<usize>) -> String {
-    let columns = columns(pools);
-    let rows: Vec<Vec<String>> = pools.iter().map(|pool| cells(pool)[..columns.len()].to_vec()).collect();
-    table::fit(columns, &rows, width, &["DEVICE TIME", "BORROWED", "MEMORY", SESSIONS, "WORKERS"])
+    let Cells { columns, rows } = cells(pools);
+    table::fit(&columns, &rows, width, &["DEVICE TIME", "BORROWED", "MEMORY", SESSIONS, PROGRAMS, "WORKERS"])
 }
 
 #[cfg(test)]
 pub mod tests {
-    use gpufleet::schema::{DeviceSessions, PoolSessions, PoolUse, SessionsSeen};
+    use gpufleet::schema::{DeviceSessions, PoolPrograms, PoolSessions, PoolUse, ProgramsSeen, SessionsSeen};
     use gpufleet_ledger::{DeviceRow, Statistics, StatisticsRow};
 
     use super::*;
@@ -174,6 +192,7 @@ pub mod tests {
             weight,
             guaranteed_bytes: Some(1 << 28),
             sessions: None,
+            program: None,
         };
         let mut worker = workers::tests::worker("w1", 1, false);
         worker.pools = vec!["team-a".to_owned(), "team-b".to_owned()];
@@ -225,6 +244,27 @@ pub mod tests {
         default        -        2        6  6.00 GiB  6.00 GiB  100 %    -         0 µs  2 of 4, 12.0 of 40.0 GiB
         ");
         assert!(!render(&pools, Some(60)).contains(SESSIONS));
+    }
+
+    #[test]
+    fn the_host_programs_of_live_workers_are_added_up() {
+        let running = |running, waiting, environment: &str, seconds_ago| {
+            let mut worker = workers::tests::worker("w1", seconds_ago, false);
+            let (pool, environments) = ("default".parse().unwrap(), vec![environment.to_owned()]);
+            let of_pool = PoolPrograms { pool, taken_max: 2, running, waiting, environments, images: Vec::new() };
+            worker.pools = vec!["default".to_owned()];
+            worker.programs = Some(ProgramsSeen { pools: vec![of_pool] });
+            worker
+        };
+        let nothing = Statistics { rows: Vec::new(), ..statistics::tests::statistics() };
+        // The last one is silent.
+        let pools =
+            Pool::all(&[running(1, 1, "torch", 1), running(1, 0, "science", 1), running(2, 0, "old", 100)], &nothing);
+        assert_eq!(pools[0].environments, ["science", "torch"]);
+        insta::assert_snapshot!(render(&pools, None), @r"
+        POOL     WAITING  WORKERS  RUNNING    MEMORY  BORROWED    DUE  GOT  DEVICE TIME           PROGRAMS
+        default        -        2        6  6.00 GiB  6.00 GiB  100 %    -         0 µs  2 of 4, 1 waiting
+        ");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `gpufleet show`: one job with its attempts and timings.
 
 use clap::Args;
-use gpufleet::schema::{AttemptState, SessionUse, Timings};
+use gpufleet::schema::{AttemptState, HostProgramInfo, SessionUse, Timings};
 use gpufleet_ledger::{AttemptRow, FailureRow, JobDetail, OutputRow};
 
 use super::{
@@ -10,7 +10,9 @@ use super::{
     history::{UNHEARD, device},
     json, lookup,
     options::OutputOptions,
-    output, printed, quantity, snippet,
+    output,
+    permissions::quoted,
+    printed, quantity, snippet,
     source::SourceOptions,
     time,
 };
@@ -55,6 +57,9 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
             None => kernel.clone(),
         }),
     );
+    if let Some(program) = &job.host_program {
+        describe_host_program(program, &mut lines);
+    }
     let priority = job.priority.as_deref().unwrap_or("?");
     lines.add("pool", job.pool.as_ref().map(|pool| format!("{pool}, priority {priority}")));
     lines.add("client", job.client.clone());
@@ -77,6 +82,22 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
         text.extend(attempt.printf_output.iter().map(|printed| printed::beginning(printed, &logs())));
     }
     text
+}
+
+fn describe_host_program(program: &HostProgramInfo, lines: &mut Lines) {
+    let words: Vec<String> = program.command.iter().map(|word| shell_word(word)).collect();
+    let more = if program.is_cut { " … (longer than the ledger keeps)" } else { "" };
+    lines.add("command", Some(words.join(" ") + more));
+    lines.add("env", program.environment.clone());
+    lines.add("image", program.image.clone());
+    lines.add("network", program.network.then(|| "yes".to_owned()));
+    lines.add("variables", Some(program.variables.join(" ")));
+}
+
+/// The text as a word of a POSIX shell, quoted if it needs to be.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:=,@%+".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { quoted(text) }
 }
 
 fn kept(output: &OutputRow) -> String {
@@ -348,9 +369,25 @@ pub(super) mod tests {
         let attempt = AttemptRow { session: Some(used), timings: Some(timings), printf_output, ..attempt() };
         let mut job = job("01990f3e-0000-7000-8000-000000000001");
         (job.program, job.kernel) = (Some("host".to_owned()), Some("python train.py".to_owned()));
+        job.host_program = Some(HostProgramInfo {
+            command: vec!["python".to_owned(), "-c".to_owned(), "print('it')".to_owned()],
+            is_cut: true,
+            environment: Some("torch".to_owned()),
+            image: None,
+            network: true,
+            variables: vec!["MODE".to_owned(), "SEED".to_owned()],
+        });
+        json::check(json::SHOW, &job.host_program);
         let detail = JobDetail { job, attempts: vec![attempt], outputs: Vec::new() };
         let text = describe(&detail, None);
         assert!(text.contains("\nkernel     python train.py (host program)\n"), "{text}");
+        let command = r"
+command    python -c 'print('\''it'\'')' … (longer than the ledger keeps)
+env        torch
+network    yes
+variables  MODE SEED
+";
+        assert!(text.contains(command), "{text}");
         assert!(text.contains("\n  program  waited 200 ms · ran 41.0 s · ended: program exited with 3\n"), "{text}");
         assert!(text.contains("written by the program:\n  | epoch 90\n"), "{text}");
     }

@@ -108,8 +108,8 @@ fn does_not_wait(detail: &JobDetail) -> String {
 #[cfg(test)]
 mod tests {
     use chrono::{DateTime, TimeDelta};
-    use gpufleet::schema::{DeviceSessions, PoolSessions, SessionsSeen};
-    use gpufleet_ledger::AttemptRow;
+    use gpufleet::schema::{DeviceSessions, HostProgramInfo, PoolSessions, SessionsSeen};
+    use gpufleet_ledger::{AttemptRow, why::Reason};
 
     use super::*;
     use crate::{history::tests::job, show::tests::attempt, workers};
@@ -298,6 +298,26 @@ mod tests {
     }
 
     #[test]
+    fn a_host_program_waits_for_an_environment_that_no_worker_has() {
+        let mut program = host_program();
+        let info = |environment: &str| HostProgramInfo {
+            environment: Some(environment.to_owned()),
+            ..HostProgramInfo::default()
+        };
+        program.job.host_program = Some(info("jax"));
+        let reasons = explained(&program, Some((1, 1)), &workers::tests::with_program("w1"), &[]).reasons;
+        let Reason { reason, text } = &reasons[0];
+        assert_eq!(reason, "no_environment");
+        assert!(
+            text.starts_with("no worker of pool default has the environment jax; they have science, torch"),
+            "{text}"
+        );
+        program.job.host_program = Some(info("torch"));
+        let reasons = explained(&program, Some((1, 1)), &workers::tests::with_program("w1"), &[]).reasons;
+        assert!(reasons.iter().all(|reason| reason.reason != "no_environment"), "{reasons:?}");
+    }
+
+    #[test]
     fn a_host_program_waits_for_a_whole_device() {
         let mut busy = worker(1);
         busy.devices[0].jobs_running = Some(1);
@@ -350,6 +370,7 @@ mod tests {
             "sessions_open",
             "lease",
             "no_programs",
+            "no_environment",
             "devices_in_use",
             "device",
         ] {

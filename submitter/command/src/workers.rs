@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
-use gpufleet::schema::WorkerName;
-use gpufleet_ledger::{DeviceRow, ListedWorker, WorkerFilter, age};
+use gpufleet::schema::{DeviceProgram, WorkerName};
+use gpufleet_ledger::{DeviceRow, ListedWorker, WorkerFilter, WorkerState, age};
 
 use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
+    history::distinguishing_end,
     json,
     options::{BrokerOptions, Format, LedgerOptions, OutputOptions},
     output, quantity,
@@ -184,7 +185,39 @@ fn table(workers: &[ListedWorker], now: DateTime<Utc>, width: Option<usize>) -> 
     }
     let table = fit(&COLUMNS, &rows, width, &["HOST", "POWER", "TEMP", "POOLS", "MEMORY", "BUSY", "JOBS", "DEVICE"]);
     let note = if table.contains(ESTIMATED) { ESTIMATED_MEANS } else { "" };
-    table + note + &complaints(workers)
+    table + note + &programs(workers) + &complaints(workers)
+}
+
+/// What the workers offer for host programs, and the programs that have a device.
+fn programs(workers: &[ListedWorker]) -> String {
+    let mut text = String::new();
+    for ListedWorker { state, worker } in workers {
+        let offered = worker.programs.as_ref().filter(|_| *state != WorkerState::Left);
+        for of_pool in offered.iter().flat_map(|programs| &programs.pools) {
+            let places: Vec<&str> = of_pool.places().collect();
+            text.push_str(&format!(
+                "{} takes {} host program{} of pool {} ({} running, {} waiting for a device) in {}\n",
+                worker.worker,
+                of_pool.taken_max,
+                if of_pool.taken_max == 1 { "" } else { "s" },
+                of_pool.pool,
+                of_pool.running,
+                of_pool.waiting,
+                places.join(", "),
+            ));
+        }
+        for device in &worker.devices {
+            if let Some(DeviceProgram { job_id, label }) = program(device) {
+                text.push_str(&format!("{}, device {} runs {label}, job {job_id}\n", worker.worker, device.device));
+            }
+        }
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
+}
+
+/// The host program that has the device.
+fn program(device: &DeviceRow) -> Option<&DeviceProgram> {
+    device.pools.iter().find_map(|pool| pool.program.as_ref())
 }
 
 fn complaints(workers: &[ListedWorker]) -> String {
@@ -206,6 +239,9 @@ pub fn device_cells(device: &DeviceRow) -> Vec<String> {
         value.map_or_else(|| "-".to_owned(), text)
     }
     let sick = if device.out_of_service.is_some() { " (out of service)" } else { "" };
+    let program = program(device)
+        .map(|program| format!(" (program {})", distinguishing_end(&program.job_id.to_string())))
+        .unwrap_or_default();
     // If no driver counts the memory in use, the table shows what the worker's jobs declared.
     let declared = device.jobs_running.map(|_| device.pools.iter().map(|pool| pool.memory_bytes).sum());
     let all = quantity::bytes(device.memory_bytes);
@@ -217,7 +253,7 @@ pub fn device_cells(device: &DeviceRow) -> Vec<String> {
     let by_worker = device.utilization_by.as_deref() == Some(BY_WORKER);
     let mark = if by_worker { ESTIMATED.to_string() } else { String::new() };
     vec![
-        format!("{}: {}{sick}", device.device, device.name),
+        format!("{}: {}{program}{sick}", device.device, device.name),
         shown(device.jobs_running, |jobs| jobs.to_string()),
         memory,
         shown(device.utilization_percent, |percent| format!("{percent} %{mark}")),
@@ -229,8 +265,8 @@ pub fn device_cells(device: &DeviceRow) -> Vec<String> {
 #[cfg(test)]
 pub mod tests {
     use chrono::Duration;
-    use gpufleet::schema::{DeviceSessions, PoolSessions, PoolUse, SessionsSeen};
-    use gpufleet_ledger::{WorkerRow, WorkerState};
+    use gpufleet::schema::{DeviceSessions, PoolPrograms, PoolSessions, PoolUse, ProgramsSeen, SessionsSeen};
+    use gpufleet_ledger::WorkerRow;
 
     use super::*;
 
@@ -249,6 +285,7 @@ pub mod tests {
             is_silent: !has_left && seconds_ago > 30,
             has_left,
             sessions: None,
+            programs: None,
             devices: vec![device_row(0)],
         }
     }
@@ -271,6 +308,7 @@ pub mod tests {
                 weight: Some(1),
                 guaranteed_bytes: Some(0),
                 sessions: None,
+                program: None,
             }],
             memory_used_bytes: None,
             utilization_percent: Some(41),
@@ -316,9 +354,33 @@ pub mod tests {
         assert!(lines.map(|line| line.chars().count()).all(|width| width <= 40), "{narrow}");
     }
 
+    /// A worker whose device has a host program.
+    pub fn with_program(name: &str) -> WorkerRow {
+        let mut worker = worker(name, 1, false);
+        let pool = || "default".parse().unwrap();
+        let environments = vec!["science".to_owned(), "torch".to_owned()];
+        let of_pool =
+            PoolPrograms { pool: pool(), taken_max: 2, running: 1, waiting: 1, environments, images: Vec::new() };
+        worker.programs = Some(ProgramsSeen { pools: vec![of_pool] });
+        let job_id = "01990f3e-0000-7000-8000-000000000008".parse().unwrap();
+        worker.devices[0].pools[0].program = Some(DeviceProgram { job_id, label: "python train.py".to_owned() });
+        worker
+    }
+
+    #[test]
+    fn host_programs_are_named_with_their_devices_below_the_table() {
+        let text = table(&[ListedWorker::from(with_program("rack-7-1"))], at(), None);
+        assert!(text.contains("0: NVIDIA H200 (program 000000000008)"), "{text}");
+        let below = "
+rack-7-1 takes 2 host programs of pool default (1 running, 1 waiting for a device) in science, torch
+rack-7-1, device 0 runs python train.py, job 01990f3e-0000-7000-8000-000000000008
+";
+        assert!(text.ends_with(below), "{text}");
+    }
+
     #[test]
     fn the_help_names_every_field_of_the_json() {
-        let mut worker = worker("a", 1, false);
+        let mut worker = with_program("a");
         let pools = vec![PoolSessions { pool: "default".parse().unwrap(), open_max: 4 }];
         worker.sessions = Some(SessionsSeen { hosts: vec!["gpu-7".to_owned()], ports: [9480, 9499], pools });
         worker.devices[0].pools[0].sessions = Some(DeviceSessions::default());

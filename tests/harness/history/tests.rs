@@ -85,6 +85,7 @@ fn detail(job_id: JobId, attempts: Vec<AttemptRow>) -> JobDetail {
         failure: None,
         input_bytes: Some(0),
         lease_bytes: None,
+        host_program: None,
         output_bytes: Some(0),
         queue_us: None,
         kernel_us: None,

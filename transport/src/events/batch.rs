@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, mem};
 
 use gpufleet_schema::{
-    DeviceSeen, Event, JobInfo, KeptData, KeptOutput, MessageId, RanOn, SessionsSeen, Started,
-    bounds::MESSAGE_BYTES_MAX, encoding, topology,
+    DeviceSeen, Event, HostProgramInfo, JobInfo, KeptData, KeptOutput, MessageId, PoolPrograms, PoolUse, ProgramsSeen,
+    RanOn, SessionsSeen, Started, bounds::MESSAGE_BYTES_MAX, encoding, topology,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -133,6 +133,7 @@ pub(super) fn weight(event: &Event) -> usize {
             + job.blobs.len() * DIGEST
             + job.traceparent.map_or(0, |_| TRACE_CONTEXT)
             + job.lease_bytes.map_or(0, |_| LEASE)
+            + job.host_program.as_deref().map_or(0, host_program)
     };
     let ran_on = |ran_on: Option<&RanOn>| ran_on.map_or(0, |it| it.worker.as_str().len() + it.device_name.len() + 60);
     let started = |event: &Started| job(&event.job) + event.worker.as_str().len() + ran_on(event.ran_on.as_ref());
@@ -161,6 +162,7 @@ pub(super) fn weight(event: &Event) -> usize {
                     + seen.pools.len() * 104
                     + devices
                     + seen.sessions.as_ref().map_or(0, sessions)
+                    + seen.programs.as_ref().map_or(0, programs)
             }
             Event::Later(later) => later.encoded.len(),
             Event::SessionProgress(progress) => SESSION + started(&progress.started),
@@ -185,12 +187,14 @@ fn device(device: &DeviceSeen) -> usize {
     const POOL: usize = 200;
     /// The numbers of a pool's sessions on the device.
     const SESSIONS: usize = 110;
+    /// The id of a host program, and field names.
+    const PROGRAM: usize = 70;
+    let pool = |pool: &PoolUse| {
+        let program = pool.program.as_ref().map_or(0, |program| PROGRAM + program.label.len());
+        POOL + pool.sessions.map_or(0, |_| SESSIONS) + program
+    };
     let reason = device.out_of_service.as_ref().map_or(0, String::len);
-    FIXED
-        + device.uuid.len()
-        + device.name.len()
-        + reason
-        + device.pools.iter().map(|pool| POOL + pool.sessions.map_or(0, |_| SESSIONS)).sum::<usize>()
+    FIXED + device.uuid.len() + device.name.len() + reason + device.pools.iter().map(pool).sum::<usize>()
 }
 
 fn sessions(seen: &SessionsSeen) -> usize {
@@ -202,14 +206,31 @@ fn sessions(seen: &SessionsSeen) -> usize {
     FIXED + hosts + seen.pools.len() * POOL
 }
 
+fn programs(seen: &ProgramsSeen) -> usize {
+    /// Field names and structure.
+    const FIXED: usize = 30;
+    /// A pool's name, its numbers of programs, field names and structure.
+    const POOL: usize = 190;
+    let pool = |pool: &PoolPrograms| POOL + pool.places().map(|name| name.len() + 5).sum::<usize>();
+    FIXED + seen.pools.iter().map(pool).sum::<usize>()
+}
+
+fn host_program(program: &HostProgramInfo) -> usize {
+    /// Field names and structure.
+    const FIXED: usize = 100;
+    let texts = program.command.iter().chain(&program.variables).map(|text| text.len() + 5);
+    let place = [&program.environment, &program.image].map(|name| name.as_ref().map_or(0, |name| name.len() + 15));
+    FIXED + place.iter().sum::<usize>() + texts.sum::<usize>()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use gpufleet_schema::{
-        AttemptFinished, AttemptState, BlobDigest, DeviceSessions, Dtype, Failure, FailureCode, JobId, KeptOutputs,
-        PoolSessions, PoolUse, PrintfOutput, Priority, SessionProgress, SessionUse, Submitted, Timings, TraceContext,
-        Verdict, WorkerSeen,
+        AttemptFinished, AttemptState, BlobDigest, DeviceProgram, DeviceSessions, Dtype, Failure, FailureCode, JobId,
+        KeptOutputs, PoolSessions, PrintfOutput, Priority, SessionProgress, SessionUse, Submitted, Timings,
+        TraceContext, Verdict, WorkerSeen,
         bounds::{
             BUFFERS_MAX, DIMENSIONS_MAX, KEPT_INLINE_BYTES_MAX, LABELS_MAX, NAME_BYTES_MAX, PRINTF_OUTPUT_BYTES_MAX,
             TEXT_BYTES_MAX,
@@ -230,6 +251,7 @@ mod tests {
             kernel: kernel.to_owned(),
             input_bytes: 1 << 20,
             lease_bytes: None,
+            host_program: None,
             client: Some("client".to_owned()),
             submitted_ms: Some(1_700_000_000_000),
             user_id: None,
@@ -294,6 +316,7 @@ mod tests {
             blobs: vec![BlobDigest::of(b""); BUFFERS_MAX],
             traceparent: Some(TraceContext::new(u128::MAX, u64::MAX, true)),
             lease_bytes: Some(u64::MAX),
+            host_program: Some(Box::new(host())),
             ..job
         };
         let failure = Failure::new(Verdict::User, FailureCode::InvalidTask, "m".repeat(2000));
@@ -317,6 +340,20 @@ mod tests {
             kept: None,
             session: Some(Box::new(session())),
         })
+    }
+
+    /// A program whose texts are as long as the ledger keeps them.
+    fn host() -> HostProgramInfo {
+        let words = |count, bytes| vec!["c".repeat(bytes); count];
+        let info = HostProgramInfo {
+            command: words(16, 300),
+            is_cut: true,
+            environment: Some("e".repeat(TEXT_BYTES_MAX)),
+            image: Some("i".repeat(TEXT_BYTES_MAX)),
+            network: true,
+            variables: words(32, 100),
+        };
+        info.recordable()
     }
 
     fn session() -> SessionUse {
@@ -392,6 +429,7 @@ mod tests {
                         memory_bytes_max: u64::MAX,
                         overhead_bytes: u64::MAX,
                     }),
+                    program: Some(DeviceProgram { job_id: JobId::new(), label: "l".repeat(TEXT_BYTES_MAX) }),
                 };
                 8
             ],
@@ -414,6 +452,19 @@ mod tests {
                 hosts: vec!["h".repeat(255); 2],
                 ports: [u16::MAX; 2],
                 pools: vec![PoolSessions { pool: pool(), open_max: u32::MAX }; 8],
+            }),
+            programs: Some(ProgramsSeen {
+                pools: vec![
+                    PoolPrograms {
+                        pool: pool(),
+                        taken_max: u32::MAX,
+                        running: u32::MAX,
+                        waiting: u32::MAX,
+                        environments: vec!["e".repeat(TEXT_BYTES_MAX); 16],
+                        images: vec!["i".repeat(TEXT_BYTES_MAX)],
+                    };
+                    8
+                ],
             }),
             leaving: true,
         })

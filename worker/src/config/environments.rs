@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
-use super::pool::PoolSpec;
+use super::{Isolation, pool::PoolSpec};
 
 /// An environment: a folder with the programs and libraries of a virtual environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,8 @@ pub(super) fn check(
             return Err(EnvironmentsError::Twice(name));
         }
     }
-    match pools.iter().find(|pool| pool.programs.count > 0) {
+    let needs_one = |pool: &&PoolSpec| pool.programs.count > 0 && pool.programs.isolation == Isolation::Environment;
+    match pools.iter().find(needs_one) {
         Some(pool) if environments.is_empty() => Err(EnvironmentsError::None(pool.name.to_string())),
         _ => Ok(environments),
     }
@@ -95,7 +96,7 @@ mod tests {
             check(given, &pools(of)).map_err(|error| error.to_string())
         };
         assert_eq!(problem(&["a=/tmp"], &["p:programs=1"]).unwrap().len(), 1);
-        assert!(problem(&[], &["p"]).unwrap().is_empty());
+        assert!(problem(&[], &["p", "q:programs=1,program-isolation=podman"]).unwrap().is_empty());
         assert!(problem(&[], &["p:programs=1"]).unwrap_err().contains("--environment NAME=FOLDER"));
         assert!(problem(&["a=/tmp", "a=/tmp"], &["p"]).unwrap_err().contains("twice"));
         assert!(problem(&["a=/no/such/folder"], &["p"]).unwrap_err().contains("not a folder"));

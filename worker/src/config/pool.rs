@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, str::FromStr, time::Duration};
 
 use gpufleet_schema::PoolName;
 
-use super::time::TimeAllowances;
+use super::{
+    programs::{ProgramAllowance, ProgramLimit},
+    time::TimeAllowances,
+};
 use crate::{
     policy::{Allow, UnknownAllow},
     scheduler::PoolGuarantee,
@@ -48,23 +51,6 @@ impl Default for SessionAllowance {
     }
 }
 
-/// The host programs that a pool may run on this worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProgramAllowance {
-    /// Programs at a time, with those that wait here for a device; 0 if the pool runs none.
-    pub count: u16,
-    /// The longest time limit that a program may ask for.
-    pub time_max: Duration,
-    /// Whether programs may use the network.
-    pub network: bool,
-}
-
-impl Default for ProgramAllowance {
-    fn default() -> Self {
-        Self { count: 0, time_max: Duration::from_secs(24 * 3600), network: false }
-    }
-}
-
 /// Why a `--pool` is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PoolSpecError {
@@ -100,6 +86,12 @@ pub enum PoolSpecError {
     ProgramsNeedSource,
     #[error("program-time-max={0}: a broker redelivers a message after its consumer timeout, so use at most 7d")]
     ProgramTime(String),
+    #[error("program-isolation={0}: expected environment or podman")]
+    ProgramIsolation(String),
+    #[error("program-memory={0}: expected a size of at least 16MiB, as in 64GiB, or off")]
+    ProgramMemory(String),
+    #[error("program-pids={0}: expected a whole number from 16 to 4194304, or off")]
+    ProgramPids(String),
     #[error("{0}: expected a time such as 30s, 10m or 2h")]
     Time(String),
     #[error("{0}-default is longer than {0}-max")]
@@ -122,7 +114,7 @@ const WEIGHT_MAX: u32 = 1000;
 const PERMILLE: u32 = 1000;
 const TIMES: &str = "time-default=TIME, time-max=TIME, queue-default=TIME, queue-max=TIME";
 const SESSIONS: &str = "sessions=N, session-memory=N%, session-time-max=TIME, session-idle=TIME";
-const PROGRAMS: &str = "programs=N, program-time-max=TIME or program-network";
+const PROGRAMS: &str = "programs=N, program-time-max=TIME, program-network, program-isolation=environment|podman, program-memory=SIZE or program-pids=N";
 /// Maximum number of executors of a pool on a device. Eight contexts take about 4 GiB of a GPU.
 const EXECUTORS_MAX: u32 = 8;
 /// Maximum number of sessions of a pool on a worker. Each takes two processes and a context on a device.
@@ -171,6 +163,18 @@ impl FromStr for PoolSpec {
                     if programs.time_max > UNACKNOWLEDGED_TIME_MAX {
                         return Err(PoolSpecError::ProgramTime(value.to_owned()));
                     }
+                }
+                Some(("program-isolation", value)) => {
+                    let wrong = |()| PoolSpecError::ProgramIsolation(value.to_owned());
+                    programs.isolation = value.parse().map_err(wrong)?;
+                }
+                Some(("program-memory", value)) => {
+                    let wrong = || PoolSpecError::ProgramMemory(value.to_owned());
+                    programs.memory = ProgramLimit::memory(value).ok_or_else(wrong)?;
+                }
+                Some(("program-pids", value)) => {
+                    let wrong = || PoolSpecError::ProgramPids(value.to_owned());
+                    programs.pids = ProgramLimit::pids(value).ok_or_else(wrong)?;
                 }
                 None if option == "affinity" => affinity = true,
                 None if option == "program-network" => programs.network = true,
@@ -240,6 +244,7 @@ fn time(option: &str, value: &str) -> Result<Duration, PoolSpecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Isolation;
 
     fn spec(text: &str) -> Result<PoolSpec, PoolSpecError> {
         text.parse()
@@ -298,8 +303,18 @@ mod tests {
     fn a_pool_runs_host_programs_if_it_says_so() {
         let programs = |text: &str| spec(text).unwrap().programs;
         assert_eq!(programs("a"), ProgramAllowance::default());
-        let all = programs("a:programs=2,program-time-max=1h,program-network");
-        assert_eq!(all, ProgramAllowance { count: 2, time_max: Duration::from_secs(3600), network: true });
+        let all = programs(
+            "a:programs=2,program-time-max=1h,program-network,program-isolation=podman,program-memory=2GiB,program-pids=off",
+        );
+        let expected = ProgramAllowance {
+            count: 2,
+            time_max: Duration::from_secs(3600),
+            network: true,
+            isolation: Isolation::Podman,
+            memory: ProgramLimit::At(2 << 30),
+            pids: ProgramLimit::Off,
+        };
+        assert_eq!(all, expected);
     }
 
     #[test]
@@ -336,6 +351,9 @@ mod tests {
             ("a:programs=257", "from 0 to 256"),
             ("a:programs=1,allow=catalog", "needs allow=source"),
             ("a:program-time-max=8d", "at most 7d"),
+            ("a:program-isolation=docker", "expected environment or podman"),
+            ("a:program-memory=1MiB", "at least 16MiB"),
+            ("a:program-pids=3", "from 16 to 4194304, or off"),
             ("A B", "pool"),
         ] {
             let error = spec(text).unwrap_err().to_string();

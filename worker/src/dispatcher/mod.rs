@@ -147,6 +147,11 @@ impl<M, J> Dispatcher<M, J> {
         self.scheduler.waiting_by_pool()
     }
 
+    /// Returns the number of the pool's host programs that wait for a device.
+    pub(crate) fn programs_waiting(&self, pool: PoolId) -> usize {
+        self.scheduler.programs_waiting(pool)
+    }
+
     /// Returns what is kept with a message, unless it is settled.
     pub(crate) fn held(&self, no: MessageNo) -> Option<&M> {
         self.messages.get(&no).map(|message| &message.held)

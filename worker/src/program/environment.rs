@@ -6,20 +6,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::message::ProgramSpec;
+use super::{
+    message::{Place, ProgramSpec},
+    podman,
+};
 use crate::executor::VISIBLE_DEVICES;
 
 /// Where programs are looked up after the virtual environment.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Returns all variables of a program. Those of the task come last, and may replace others.
+/// Returns the variables of a program: all of them, or in a container those that it has beside the image's. Those of the task come last, and
+/// may replace others.
 pub(super) fn variables(spec: &ProgramSpec, files: &Path) -> BTreeMap<String, String> {
-    let environment = spec.environment.display();
+    let (home, driver) = match &spec.place {
+        Place::Environment(_) => (files, spec.driver_folder.as_deref()),
+        Place::Container(_) => {
+            (Path::new(podman::FILES), spec.driver_folder.as_ref().map(|_| Path::new(podman::DRIVER)))
+        }
+    };
     let mut variables: BTreeMap<String, String> = [
-        ("PATH", format!("{environment}/bin:{SYSTEM_PATH}")),
-        ("HOME", files.display().to_string()),
+        ("HOME", home.display().to_string()),
         ("LANG", "C.UTF-8".to_owned()),
-        ("VIRTUAL_ENV", environment.to_string()),
         (VISIBLE_DEVICES, spec.device_uuid.clone()),
         ("TMPDIR", "/tmp".to_owned()),
         ("PYTHONUNBUFFERED", "1".to_owned()),
@@ -27,7 +34,12 @@ pub(super) fn variables(spec: &ProgramSpec, files: &Path) -> BTreeMap<String, St
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
-    if let Some(folder) = &spec.driver_folder {
+    if let Place::Environment(environment) = &spec.place {
+        let environment = environment.display();
+        variables.insert("PATH".to_owned(), format!("{environment}/bin:{SYSTEM_PATH}"));
+        variables.insert("VIRTUAL_ENV".to_owned(), environment.to_string());
+    }
+    if let Some(folder) = driver {
         variables.insert("LD_LIBRARY_PATH".to_owned(), folder.display().to_string());
     }
     variables.extend(spec.variables.clone());
@@ -64,7 +76,8 @@ mod tests {
             variables: BTreeMap::new(),
             download: Vec::new(),
             folder: "/programs/1".into(),
-            environment: "/envs/torch".into(),
+            place: Place::Environment("/envs/torch".into()),
+            cgroup: Vec::new(),
             device_uuid: "GPU-1".to_owned(),
             driver_folder: None,
             network: false,

@@ -16,6 +16,18 @@
 //!
 //! A kernel without one of these layers runs no programs ([`support`]).
 //!
+//! For a program in a container, the guard starts the launcher ([`launcher`]) in place of the init. It is root in these namespaces, and has
+//! podman make the container ([`podman`]). The init is below it, in a PID namespace that the container joins. It unpacks and packs the files,
+//! signals the program, and is confined as ever. A container has podman's layers in place of the mount namespace and Landlock.
+//!
+//! ```text
+//! supervisor ── guard ── launcher ─┬─ podman, conmon
+//!                        │         └─ init ── command (conmon's child, in the init's PID namespace)
+//!                        └ mounts and PID namespace, with podman's storage and state
+//! ```
+//!
+//! The kernel limits memory and processes by a cgroup ([`cgroup`]) that the supervisor makes for each program.
+//!
 //! | event | result |
 //! | --- | --- |
 //! | the command ends | the init kills what is left, packs the files and exits |
@@ -24,20 +36,27 @@
 //! | the guard or the supervisor dies | the kernel kills the init, and with it everything in the namespace |
 //! | the init dies | the kernel kills everything in the namespace; the guard reports it |
 
+mod cgroup;
 mod device;
 mod environment;
 mod guard;
 mod handle;
 mod init;
+mod launcher;
 mod message;
 mod namespaces;
+mod podman;
+mod signals;
 mod support;
 mod view;
 
 pub use self::{
+    cgroup::{Cgroup, Cgroups, ProgramLimits},
     guard::{Args as GuardArgs, main as guard_main},
     handle::{HostError, HostProcess},
     init::{Args as InitArgs, main as init_main},
-    message::{HostEvent, ProgramSpec},
-    support::{Support, support, support_of},
+    launcher::{Args as LauncherArgs, main as launcher_main},
+    message::{ContainerSpec, HostEvent, Place, ProgramSpec},
+    podman::Podman,
+    support::{Support, container_support, support, support_of},
 };

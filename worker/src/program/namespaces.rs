@@ -1,12 +1,17 @@
 //! Moves the guard of a program into namespaces of its own. Root needs nothing for that; another user gets the right from a user namespace.
 
-use std::{ffi::CStr, fs, io, mem, os::fd::AsRawFd as _};
+use std::{
+    ffi::CStr,
+    fs, io, mem,
+    os::fd::{AsFd as _, AsRawFd as _},
+    process::{Child, Command},
+};
 
 use rustix::{
     mount::{MountFlags, MountPropagationFlags, mount, mount_change},
     net::{AddressFamily, SocketType, socket},
     process::{getegid, geteuid},
-    thread::{UnshareFlags, unshare_unsafe},
+    thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe},
 };
 
 /// Why the namespaces could not be made.
@@ -72,6 +77,16 @@ fn bring_up_loopback() -> io::Result<()> {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
+}
+
+/// Starts a child as the first process of a PID namespace in that of this process. The children after it are in the one of this process.
+pub(super) fn start_in_another(command: &mut Command) -> io::Result<Child> {
+    let own = fs::File::open("/proc/self/ns/pid")?;
+    // SAFETY: the flag unshares no descriptors.
+    unsafe { unshare_unsafe(UnshareFlags::NEWPID) }?;
+    let child = command.spawn();
+    move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::ProcessID))?;
+    child
 }
 
 /// Mounts the `/proc` of the PID namespace of this process over the machine's. It allocates nothing, so it may run between fork and exec.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    env, io,
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::Path,
     process::{Child, Stdio},
@@ -11,14 +11,19 @@ use std::{
 
 use rustix::process::geteuid;
 
-use super::message::{FromGuard, HostEvent, ProgramSpec, ToGuard};
+use super::{
+    message::{ContainerSpec, FromGuard, HostEvent, Place, ProgramSpec, ToGuard},
+    podman,
+};
 use crate::{
     ipc::frame::{self, FrameReader},
     own_executable,
 };
 
-/// Time limit for a message of the guard.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Time limit for a message of the guard. A container of a large image may take some time if podman copies it.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// A command that is in no image.
+const NO_COMMAND: &str = "/gpufleet/no-such-command";
 
 /// How this machine isolates programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,18 +42,7 @@ pub fn support() -> Result<Support, String> {
 
 /// Does the same with a guard of this executable; by default the running one.
 pub fn support_of(executable: Option<&Path>) -> Result<Support, String> {
-    let failed = |error: io::Error| format!("failed to check whether this machine can isolate programs: {error}");
-    let folder = tempfile::tempdir().map_err(failed)?;
-    let (socket, theirs) = UnixStream::pair().map_err(failed)?;
-    socket.set_read_timeout(Some(DEADLINE)).map_err(failed)?;
-    let mut command = own_executable::command(executable, "program");
-    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-    let guard = Guard(command.spawn().map_err(failed)?);
-    drop(command);
-    let outcome = run_true(&socket, folder.path()).map_err(failed)?;
-    // It is killed before its folder is removed.
-    drop(guard);
-    match outcome {
+    match trial(executable, "true", Place::Environment("/usr".into()), &env::temp_dir())? {
         HostEvent::Ended { exit_code: Some(0), .. } => Ok(Support { user_namespace: !geteuid().is_root() }),
         HostEvent::Refused(reason) | HostEvent::Died(reason) => Err(reason),
         other => Err(format!(
@@ -57,14 +51,41 @@ pub fn support_of(executable: Option<&Path>) -> Result<Support, String> {
     }
 }
 
-/// Runs `true`. Returns the last event.
-fn run_true(socket: &UnixStream, folder: &Path) -> io::Result<HostEvent> {
+/// Checks that programs can run in this container, with their folders in `parent`. It takes about a second. The command of the check is in no
+/// image: that podman does not find it shows that all the rest works.
+pub fn container_support(executable: Option<&Path>, container: ContainerSpec, parent: &Path) -> Result<(), String> {
+    let found = podman::not_found(NO_COMMAND, &container.image);
+    match trial(executable, NO_COMMAND, Place::Container(Box::new(container)), parent)? {
+        HostEvent::Refused(reason) if reason == found => Ok(()),
+        HostEvent::Refused(reason) | HostEvent::Died(reason) => Err(reason),
+        other => Err(format!("podman did not refuse a command that does not exist: {other:?}; use another image")),
+    }
+}
+
+/// Runs a command in a folder that is made for it. Returns the last event.
+fn trial(executable: Option<&Path>, command: &str, place: Place, parent: &Path) -> Result<HostEvent, String> {
+    let failed = |error: io::Error| format!("failed to check whether this machine can isolate programs: {error}");
+    let folder = tempfile::tempdir_in(parent).map_err(failed)?;
+    let (socket, theirs) = UnixStream::pair().map_err(failed)?;
+    socket.set_read_timeout(Some(DEADLINE)).map_err(failed)?;
+    let mut guard = own_executable::command(executable, "program");
+    guard.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = Guard(guard.spawn().map_err(failed)?);
+    drop(guard);
+    let outcome = run(&socket, command, place, folder.path()).map_err(failed)?;
+    // It is killed before its folder is removed.
+    drop(child);
+    Ok(outcome)
+}
+
+fn run(socket: &UnixStream, command: &str, place: Place, folder: &Path) -> io::Result<HostEvent> {
     let spec = ProgramSpec {
-        command: vec!["true".to_owned()],
+        command: vec![command.to_owned()],
         variables: BTreeMap::new(),
         download: vec!["**".to_owned()],
         folder: folder.to_owned(),
-        environment: "/usr".into(),
+        place,
+        cgroup: Vec::new(),
         device_uuid: String::new(),
         // With a folder of its own for the driver, the check needs no GPU.
         driver_folder: Some("/usr/lib".into()),

@@ -17,7 +17,7 @@ use rustix::{
     mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount, move_mount, open_tree},
 };
 
-use super::{environment, message::ProgramSpec};
+use super::{environment::python_prefix, message::ProgramSpec};
 
 /// Folders that a program writes for itself alone, in memory. Their size is a share of the machine's memory.
 const SCRATCH: [(&str, &CStr); 3] = [
@@ -30,6 +30,10 @@ const SCRATCH: [(&str, &CStr); 3] = [
 const CLOSED: [&str; 2] = ["/run", "/etc/gpufleet"];
 /// Options of a covered folder, which has only folders for the mounts in it.
 const CLOSED_OPTIONS: &CStr = c"mode=0755,size=1m";
+/// Where a launcher and its init have the files of a program.
+pub(super) const FILES_OF_LAUNCHER: &str = "/run/gpufleet/files";
+/// Options of a folder for root alone.
+const ROOT_OPTIONS: &CStr = c"mode=0700,size=10%";
 /// How programs look up host names. It may be a link into a closed folder.
 const RESOLVER: &str = "/etc/resolv.conf";
 
@@ -60,10 +64,10 @@ pub(super) struct View {
 impl View {
     /// Finds out what a program must see, while all of it is visible. `changes_user` tells whether it runs as another user than this
     /// process.
-    pub(super) fn of(spec: &ProgramSpec, files: &Path, changes_user: bool) -> Self {
-        let prefix = environment::python_prefix(&spec.environment);
+    pub(super) fn of(spec: &ProgramSpec, environment: &Path, files: &Path, changes_user: bool) -> Self {
+        let prefix = python_prefix(environment);
         let resolver = spec.network.then(|| fs::canonicalize(RESOLVER).ok()?.parent().map(Path::to_owned)).flatten();
-        let needed = [Some(spec.environment.clone()), prefix, spec.driver_folder.clone(), resolver];
+        let needed = [Some(environment.to_owned()), prefix, spec.driver_folder.clone(), resolver];
         let needed = needed.into_iter().flatten();
         let readable: BTreeSet<PathBuf> =
             needed.flat_map(|given| [fs::canonicalize(&given).ok(), Some(given)]).flatten().collect();
@@ -104,6 +108,16 @@ impl View {
             set_attributes(CWD, path, READ_ONLY, false).map_err(error("make read-only", path))?;
         }
         Ok(())
+    }
+
+    /// Makes the view of a launcher, which is the machine's but for podman's state. The program's files are also in [`FILES_OF_LAUNCHER`],
+    /// where the init can reach them: their own folder is in one that only the worker's user can enter.
+    pub(super) fn make_for_launcher(files: &Path, state: &[&str]) -> Result<(), ViewError> {
+        let copy = copy_of(files, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)?;
+        state.iter().try_for_each(|folder| cover(Path::new(folder), ROOT_OPTIONS))?;
+        let to = Path::new(FILES_OF_LAUNCHER);
+        cover(to.parent().unwrap_or(to), CLOSED_OPTIONS)?;
+        put(&copy, to)
     }
 
     fn is_covered(&self, path: &Path) -> bool {

@@ -3,7 +3,7 @@
 use gpufleet_schema::Priority;
 
 use super::{
-    ExecutorId, Room, Scheduler, Ticket,
+    ExecutorId, PoolId, Room, Scheduler, Ticket,
     device::Device,
     placement::{Claim, Offer},
     pool::Pool,
@@ -29,6 +29,11 @@ impl Scheduler {
     /// Returns the number of waiting jobs, by pool.
     pub fn waiting_by_pool(&self) -> Vec<usize> {
         self.pools.iter().map(|pool| pool.backlog.len() + self.sessions.waiting(pool.id)).collect()
+    }
+
+    /// Returns the number of the pool's host programs that wait for a device.
+    pub fn programs_waiting(&self, pool: PoolId) -> usize {
+        self.sessions.programs_waiting(pool)
     }
 
     /// Returns the number of jobs that can run at once on the worker's devices.

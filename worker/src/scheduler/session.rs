@@ -36,6 +36,12 @@ impl Sessions {
         self.waiting.iter().filter(|(_, demand)| demand.pool == pool).count()
     }
 
+    /// Returns the number of the pool's sessions that wait for a whole device: host programs.
+    pub(super) fn programs_waiting(&self, pool: PoolId) -> usize {
+        let is_program = |demand: &Demand| demand.pool == pool && demand.session.is_some_and(|terms| terms.is_whole);
+        self.waiting.iter().filter(|(_, demand)| is_program(demand)).count()
+    }
+
     /// Removes and returns the waiting sessions that satisfy `leaves`.
     pub(super) fn extract(&mut self, leaves: impl Fn(Ticket, Demand) -> bool) -> Vec<(Ticket, Demand)> {
         let (left, waiting) = self.waiting.drain(..).partition(|(ticket, demand)| leaves(*ticket, *demand));

@@ -1,6 +1,7 @@
 //! The devices of this worker and their executors: for each device and pool one or more, restarted when they end.
 
 mod activity;
+mod lease;
 mod memory;
 mod mode;
 mod monitor;
@@ -11,18 +12,22 @@ mod spare;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use gpufleet_schema::{BlobDigest, DeviceClass, DeviceSeen, DeviceSessions, PoolUse, RanOn, UtilizationBy, WorkerName};
+use gpufleet_schema::{
+    BlobDigest, DeviceClass, DeviceProgram, DeviceSeen, DeviceSessions, PoolUse, RanOn, UtilizationBy, WorkerName,
+};
 use tokio::sync::watch;
 use tracing::info;
 
 use self::{
     activity::{Activity, Use},
+    lease::Leases,
     memory::MemoryReports,
     restarter::{Home, Restarter},
     spare::Spare,
 };
 pub(super) use self::{
-    activity::{Presence, SessionPresence},
+    activity::{Presence, ProgramPresence, SessionPresence},
+    lease::DeviceLease,
     monitor::Monitor,
 };
 use super::handle::DispatcherHandle;
@@ -54,6 +59,8 @@ pub(super) struct WorkerDevice {
     /// The current executors, by pool and index.
     executors: Vec<Vec<CurrentExecutor>>,
     sick: watch::Receiver<Option<String>>,
+    spare: Option<Arc<Spare>>,
+    leases: Leases,
     activity: Arc<Activity>,
     memory: Arc<MemoryReports>,
 }
@@ -82,10 +89,13 @@ impl WorkerDevice {
         let of_pool = |pool: &PoolSpec| (0..pool.executors).map(|_| watch::channel(None)).unzip();
         let (currents, executors): (Vec<Vec<_>>, Vec<Vec<_>>) = config.pools.iter().map(of_pool).unzip();
         let first: CurrentExecutor = executors[0][0].clone();
-        let spare = has_spare(config, &info).then(|| Spare::keep(options.clone(), first, Arc::clone(&memory)));
+        let leases = Leases::new();
+        let spare =
+            has_spare(config, &info).then(|| Spare::keep(options.clone(), first, Arc::clone(&memory), leases.clone()));
         let sick = watch::Sender::new(None);
         let (dispatcher, metrics) = (Arc::clone(dispatcher), Arc::clone(metrics));
-        let home = Arc::new(Home { options, dispatcher, memory, metrics, spare, sick });
+        let home = Home { options, dispatcher, memory, metrics, spare: spare.clone(), leases: leases.clone(), sick };
+        let home = Arc::new(home);
         match mode::unfit(&info, contexts) {
             Some(reason) => home.take_out_of_service(reason),
             None => {
@@ -100,7 +110,8 @@ impl WorkerDevice {
         let (sick, memory) = (home.sick.subscribe(), Arc::clone(&home.memory));
         let (major, minor) = info.compute_capability;
         let class = DeviceClass::new(&info.name, [major, minor], info.memory_bytes, config.blobs.is_some());
-        Self { id, info, class, executors, sick, activity: Activity::new(config.pools.len()), memory }
+        let activity = Activity::new(config.pools.len());
+        Self { id, info, class, executors, sick, spare, leases, activity, memory }
     }
 
     /// Returns when every pool has its first executor on this device, or the device is out of service.
@@ -130,6 +141,32 @@ impl WorkerDevice {
     /// Counts a job with this much declared memory as running on the device, until the result is dropped.
     pub(super) fn enter(&self, pool: PoolId, bytes: u64) -> Presence {
         self.activity.enter(pool, bytes)
+    }
+
+    /// Has all executors leave the device for a host program, until the result is dropped. Returns once they have left. Cancelling lets
+    /// them start again.
+    pub(super) async fn lease(&self) -> DeviceLease {
+        let lease = self.leases.begin();
+        let gone = |executor: &CurrentExecutor| {
+            let mut executor = executor.clone();
+            // An error means that the restarter has ended because the device is out of service.
+            async move { drop(executor.wait_for(Option::is_none).await) }
+        };
+        join_all(self.executors.iter().flatten().map(gone)).await;
+        if let Some(spare) = &self.spare {
+            spare.gone().await;
+        }
+        lease
+    }
+
+    /// Counts a host program as running on the device, until the result is dropped.
+    pub(super) fn run_program(&self, pool: PoolId, program: DeviceProgram) -> ProgramPresence {
+        self.activity.run_program(pool, self.info.memory_bytes, program)
+    }
+
+    /// Returns whether a host program of the pool has the device.
+    pub(super) fn runs_program_of(&self, pool: PoolId) -> bool {
+        self.activity.program(pool).is_some()
     }
 
     /// Counts a session with this much memory as open on the device, until the result is dropped.
@@ -208,13 +245,14 @@ impl WorkerDevice {
             (None, None) => None,
         };
         let uses = self.activity.pools();
-        let pools = config.pools.iter().zip(&uses).map(|(pool, held)| PoolUse {
+        let pools = config.pools.iter().zip(&uses).zip((0..).map(PoolId)).map(|((pool, held), id)| PoolUse {
             pool: pool.name.clone(),
             jobs_running: held.jobs,
             memory_bytes: held.bytes,
             weight: Some(pool.guarantee.weight),
             guaranteed_bytes: Some(pool.guarantee.bytes(self.info.memory_bytes)),
             sessions: self.sessions_seen(pool.sessions, held),
+            program: self.activity.program(id),
         });
         DeviceSeen {
             index: self.info.ordinal,
@@ -253,8 +291,9 @@ impl WorkerDevice {
     pub(super) fn show(&self, config: &Config, gauges: &Gauges) {
         let device = gauges.device(self.id, &self.info);
         device.set_in_service(self.is_in_service());
-        for (pool, held) in config.pools.iter().zip(self.activity.pools()) {
+        for ((pool, held), id) in config.pools.iter().zip(self.activity.pools()).zip((0..).map(PoolId)) {
             device.set_use(&pool.name, held.jobs, held.sessions, held.bytes);
+            device.set_programs(&pool.name, self.runs_program_of(id));
         }
     }
 }

@@ -56,6 +56,7 @@ impl Supervisor {
         self.metrics.set_progress_dropped(self.progress.dropped());
         for (pool, of_pool) in self.config.pools.iter().zip(self.dispatcher.snapshot().await.pools) {
             gauges.set_pool(&pool.name, of_pool.waiting, of_pool.messages);
+            gauges.set_programs_waiting(&pool.name, of_pool.programs_waiting);
         }
         self.devices.iter().for_each(|device| device.show(&self.config, gauges));
     }

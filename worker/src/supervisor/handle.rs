@@ -40,6 +40,8 @@ pub(super) struct Snapshot {
 pub(super) struct PoolSnapshot {
     /// The number of jobs that wait for a slot.
     pub(super) waiting: usize,
+    /// The number of them that are host programs, which wait for a device.
+    pub(super) programs_waiting: usize,
     /// The number of unsettled messages in all of the pool's queues.
     pub(super) messages: u32,
 }
@@ -47,7 +49,11 @@ pub(super) struct PoolSnapshot {
 impl Snapshot {
     pub(super) fn of<M, J>(dispatcher: &Dispatcher<M, J>) -> Self {
         let pools = (0..).map(PoolId).zip(dispatcher.waiting_by_pool());
-        let pools = pools.map(|(pool, waiting)| PoolSnapshot { waiting, messages: dispatcher.messages_of(pool) });
+        let pools = pools.map(|(pool, waiting)| PoolSnapshot {
+            waiting,
+            programs_waiting: dispatcher.programs_waiting(pool),
+            messages: dispatcher.messages_of(pool),
+        });
         Self { running: dispatcher.running(), pools: pools.collect() }
     }
 }

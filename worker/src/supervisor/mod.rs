@@ -34,6 +34,7 @@ mod preparing_program;
 mod preparing_session;
 mod program_claim;
 mod program_files;
+mod program_host;
 mod program_output;
 mod programs;
 mod progress;
@@ -78,6 +79,7 @@ use self::{
     gathered_replies::{Recipient, ReplyList},
     handle::{DispatcherHandle, Input},
     orders::OrderLog,
+    program_host::ProgramHost,
     progress::ProgressChannel,
     ready::ReadyFile,
     shell::Shell,
@@ -147,6 +149,8 @@ pub(crate) struct Supervisor {
     blobs: Option<BlobStore>,
     orders: Arc<OrderLog>,
     quarantine: SharedState<Quarantine>,
+    /// What host programs run with.
+    program_host: ProgramHost,
     footprints: Footprints,
     gathered_replies: GroupCommit<Recipient, ReplyList>,
     census: Census,
@@ -185,7 +189,7 @@ pub async fn run(config: Config, background: Handle) -> Result<(), WorkerError> 
         // A network file system may hang.
         _ = signals.next() => return Ok(()),
     };
-    start::programs(&config)?;
+    let program_host = ProgramHost::prepare(&config)?;
     let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_user(config.executor_user.clone());
     let compiler = compiler.with_time_limit(config.compile_limit).with_pools(config.pools.len());
     let compiler = Arc::new(compiler.with_store(store));
@@ -221,6 +225,7 @@ pub async fn run(config: Config, background: Handle) -> Result<(), WorkerError> 
         monitor,
         orders,
         quarantine,
+        program_host,
         footprints,
         gathered_replies: GroupCommit::default(),
         census,

@@ -15,7 +15,7 @@ use super::{
     preparing::{resolved, user},
 };
 use crate::{
-    config::{Allowance, TimeAllowances, TooLong},
+    config::{Allowance, Isolation, PoolSpec, TimeAllowances, TooLong},
     dispatcher::Unfit,
     disposition::Ending,
     scheduler::{Demand, SessionTerms},
@@ -74,19 +74,9 @@ impl Supervisor {
 
     /// Checks that this worker has the program's environment, and that the pool allows what it asks for.
     fn check_program(&self, task: &Task<'_>, envelope: &Envelope) -> Result<(), Ending> {
-        let HostProgram { environment, network, .. } = host_program(task);
+        let HostProgram { environment, image, network, .. } = host_program(task);
         let spec = self.pool_spec(envelope);
-        if !self.config.environments.contains_key(environment) {
-            let names: Vec<&str> = self.config.environments.keys().map(String::as_str).collect();
-            let message = format!(
-                "worker {} has no environment {environment:?}; it has {}; name one of these, or add --environment \
-                 {environment}=FOLDER to the workers of pool {}",
-                self.config.name,
-                names.join(", "),
-                spec.name
-            );
-            return Err(user(FailureCode::RequirementsNotMet, message));
-        }
+        self.check_place(environment.as_deref(), image.as_deref(), spec)?;
         if *network && !spec.programs.network {
             let message = format!(
                 "the program asks for the network, which pool {} does not allow; leave it out, or add program-network to the pool",
@@ -95,6 +85,40 @@ impl Supervisor {
             return Err(user(FailureCode::Policy, message));
         }
         Ok(())
+    }
+
+    /// Checks that the pool runs programs in this kind of place, and that the worker has it.
+    fn check_place(&self, environment: Option<&str>, image: Option<&str>, pool: &PoolSpec) -> Result<(), Ending> {
+        let (isolation, name) = match (environment, image) {
+            (_, Some(image)) => (Isolation::Podman, image),
+            (environment, None) => (Isolation::Environment, environment.unwrap_or_default()),
+        };
+        let (what, option, other, example) = match isolation {
+            Isolation::Environment => ("environment", "--env", "--image", format!("--environment {name}=FOLDER")),
+            Isolation::Podman => ("image", "--image", "--env", format!("--image {name}")),
+        };
+        if pool.programs.isolation != isolation {
+            let message = format!(
+                "pool {} runs no programs with {option}; use {other}, or another pool, or set program-isolation={isolation} for the pool",
+                pool.name
+            );
+            return Err(user(FailureCode::Policy, message));
+        }
+        let config = &self.config;
+        let names: Vec<&str> = match isolation {
+            Isolation::Environment => config.environments.keys().map(String::as_str).collect(),
+            Isolation::Podman => config.images.iter().map(String::as_str).collect(),
+        };
+        if names.contains(&name) {
+            return Ok(());
+        }
+        let message = format!(
+            "worker {} has no {what} {name:?}; it has {}; name one of these, or add {example} to the workers of pool {}",
+            config.name,
+            names.join(", "),
+            pool.name
+        );
+        Err(user(FailureCode::RequirementsNotMet, message))
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use gpufleet_blobs::BlobStore;
@@ -23,6 +24,7 @@ use crate::{
     blobs,
     disposition::Ending,
     executor::{CudaSpec, emulator_library},
+    program::{Cgroup, Cgroups, ProgramLimits},
 };
 
 const PREFIX: &str = "gpufleet-program-";
@@ -34,9 +36,11 @@ const REPLY_FILES_BYTES_MAX: u64 = 12 << 20;
 /// The file in a program's folder that its worker holds locked.
 const LOCK: &str = "lock";
 
-/// The folder of one program. Dropping it removes the folder.
+/// The folder of one program, and its cgroup. Dropping it removes both.
 #[derive(Debug)]
 pub(super) struct ProgramFolder {
+    /// The cgroup has the name of the folder, so that a later worker finds it.
+    cgroup: Option<Cgroup>,
     folder: TempDir,
     _lock: File,
 }
@@ -59,7 +63,7 @@ impl ProgramFolder {
             let folder = tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir_in(&parent)?;
             let lock = File::create(folder.path().join(LOCK))?;
             lock.lock()?;
-            Ok(Self { folder, _lock: lock })
+            Ok(Self { cgroup: None, folder, _lock: lock })
         });
         let folder = created.await.map_err(|error| lost("create the program's folder", &error))?;
         if let Some(upload) = task.buffers.first() {
@@ -70,6 +74,19 @@ impl ProgramFolder {
 
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Makes the program's cgroup.
+    pub(super) fn limit(&mut self, cgroups: &Arc<Cgroups>, limits: ProgramLimits) -> Result<(), Ending> {
+        let name = self.path().file_name().unwrap_or_default().to_string_lossy();
+        let made =
+            cgroups.create(&name, limits).map_err(|error| lost("limit the program's memory and processes", &error))?;
+        self.cgroup = Some(made);
+        Ok(())
+    }
+
+    pub(super) fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.as_ref()
     }
 
     async fn write_upload(&self, upload: &Buffer<'_>, store: Option<&BlobStore>) -> Result<(), Ending> {
@@ -145,8 +162,8 @@ impl ProgramFolder {
     }
 }
 
-/// Removes the folders of programs whose workers have been killed. A worker holds a lock in each of its folders.
-pub(super) fn remove_left_behind(parent: &Path) -> io::Result<()> {
+/// Removes the folders and cgroups of programs whose workers have been killed. A worker holds a lock in each of its folders.
+pub(super) fn remove_left_behind(parent: &Path, cgroups: Option<&Cgroups>) -> io::Result<()> {
     for entry in fs::read_dir(parent)? {
         let entry = entry?;
         if !entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
@@ -155,6 +172,7 @@ pub(super) fn remove_left_behind(parent: &Path) -> io::Result<()> {
         let path = entry.path();
         let is_free = File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
         if is_free {
+            cgroups.iter().for_each(|cgroups| cgroups.remove(&entry.file_name().to_string_lossy()));
             match fs::remove_dir_all(&path) {
                 Ok(()) => info!(path = %path.display(), "folder of a host program of an earlier worker removed"),
                 Err(error) => warn!(path = %path.display(), %error, "folder of a host program not removed"),
@@ -234,7 +252,8 @@ mod tests {
     fn task() -> Task<'static> {
         Task::new(Program::Host(HostProgram {
             command: vec!["true".to_owned()],
-            environment: "e".to_owned(),
+            environment: Some("e".to_owned()),
+            image: None,
             variables: std::collections::BTreeMap::new(),
             download: Vec::new(),
             network: false,
@@ -249,7 +268,7 @@ mod tests {
         fs::create_dir(&left).unwrap();
         File::create(left.join(LOCK)).unwrap();
         fs::create_dir(parent.path().join("other")).unwrap();
-        remove_left_behind(parent.path()).unwrap();
+        remove_left_behind(parent.path(), None).unwrap();
         assert!(used.path().exists() && !left.exists() && parent.path().join("other").exists());
         let path = used.path().to_owned();
         used.remove().await;

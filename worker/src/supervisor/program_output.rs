@@ -48,7 +48,9 @@ impl ProgramOutput {
 
     /// Takes a piece of output. A carriage return, with which programs draw progress bars, becomes a line end.
     pub(super) fn push(&mut self, mut piece: Vec<u8>) {
-        piece.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
+        if piece.contains(&b'\r') {
+            piece.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
+        }
         self.written += piece.len() as u64;
         append(&mut self.tail, &piece, PRINTF_OUTPUT_BYTES_MAX);
         append(&mut self.waiting, &piece, WAITING_BYTES_MAX);

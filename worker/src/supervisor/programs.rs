@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::{Failure, FailureCode, SessionUse, Timings, Verdict};
+use gpufleet_schema::{DeviceProgram, Failure, FailureCode, SessionUse, Size, Timings, Verdict, text::recordable};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -13,17 +13,19 @@ use super::{
     Supervisor,
     attempt_result::AttemptResult,
     clock::{micros, unix_ms},
-    devices::WorkerDevice,
+    devices::{DeviceLease, WorkerDevice},
     handle::Input,
     prepared::Ready,
     preparing_program::host_program,
     program_files::{Left, ProgramFolder},
+    program_host,
     program_output::ProgramOutput,
     sessions::End,
 };
 use crate::{
     dispatcher::JobNo,
     disposition::Ending,
+    metrics::ProgramOutcome,
     program::{HostEvent, HostProcess, ProgramSpec},
     scheduler::DeviceId,
 };
@@ -74,7 +76,7 @@ impl Supervisor {
             () = cancel.cancelled() => Err(End::Cancelled.ending(None)),
             end = self.ended_by_worker(device) => Err(not_started(end)),
         };
-        let (folder, process) = match started {
+        let (lease, folder, process) = match started {
             Ok(started) => started,
             Err(ending) => {
                 // The broker refuses this if another worker has the claim.
@@ -82,7 +84,9 @@ impl Supervisor {
                 return AttemptResult::default().ended(job, ending);
             }
         };
-        let _presence = device.enter(ready.demand.pool, device.info.memory_bytes);
+        let (pool, job_id) = (ready.demand.pool, ready.task().job_id);
+        let label = recordable(&host_program(ready.task()).label());
+        let presence = device.run_program(pool, DeviceProgram { job_id, label });
         let started_ms = unix_ms();
         let program = RunningProgram {
             job,
@@ -95,29 +99,37 @@ impl Supervisor {
             charged_us: 0,
         };
         let (ending, mut attempt) = program.run(self, &folder, cancel).await;
+        drop((presence, lease));
+        self.metrics.program_ended(pool, outcome(&ending));
         folder.remove().await;
-        self.release_program(ready.task().job_id).await;
+        self.release_program(job_id).await;
         attempt.timings.wait_us = wait_us;
         attempt.left(job, ending, Some(0))
     }
 
-    /// Makes the program's folder and starts its processes.
+    /// Has the executors leave the device, makes the program's folder and starts its processes.
     async fn start_program(
         &self,
         ready: &Ready,
         device: &WorkerDevice,
-    ) -> Result<(ProgramFolder, HostProcess), Ending> {
+    ) -> Result<(DeviceLease, ProgramFolder, HostProcess), Ending> {
         let (task, config) = (ready.task(), &self.config);
         let program = host_program(task);
         self.claim_program(ready).await?;
-        let folder = ProgramFolder::create(&config.program_folder, task, self.blobs.as_ref()).await?;
-        let environment = config.environments.get(&program.environment).expect("the environment was checked");
+        let lease = device.lease().await;
+        let mut folder = ProgramFolder::create(&config.program_folder, task, self.blobs.as_ref()).await?;
+        let allowance = &self.pool_spec(ready.envelope()).programs;
+        if let Some(cgroups) = &self.program_host.cgroups {
+            folder.limit(cgroups, program_host::limits(allowance))?;
+        }
+        let (place, cgroup) = self.program_host.place(config, program, task.job_id, allowance, folder.cgroup());
         let spec = ProgramSpec {
             command: program.command.clone(),
             variables: program.variables.clone(),
             download: program.download.clone(),
             folder: folder.path().to_owned(),
-            environment: environment.clone(),
+            place,
+            cgroup,
             device_uuid: device.info.uuid.clone(),
             driver_folder: folder.driver(&config.cuda, device.is_emulated()).await?,
             network: program.network,
@@ -125,7 +137,7 @@ impl Supervisor {
             file_bytes_max: FILE_BYTES_MAX,
         };
         match HostProcess::start(&spec).await {
-            Ok(process) => Ok((folder, process)),
+            Ok(process) => Ok((lease, folder, process)),
             Err(error) => {
                 let reason = format!("the worker could not start the program: {error}");
                 Err(Ending::Lost { reason, suspect: false })
@@ -158,8 +170,9 @@ impl RunningProgram<'_> {
             timings: Timings { total_us: ran_us, ..Timings::default() },
             ..AttemptResult::default()
         };
+        let of_memory = self.memory_exceeded(supervisor, folder, &end);
         attempt.printed = self.output.end();
-        let ending = match end {
+        let mut ending = match end {
             ProgramEnd::Failed(ending) => ending,
             ProgramEnd::Ended { end, mut left, packing } => {
                 let is_whole = attempt.printed.as_ref().is_none_or(|printed| printed.dropped_bytes == 0);
@@ -176,8 +189,31 @@ impl RunningProgram<'_> {
                 concluded(end.ending(None), problem)
             }
         };
+        of_memory.iter().for_each(|sentence| ending.explain(sentence));
         info!(%job_id, ran_us, "host program ended");
         (ending, attempt)
+    }
+
+    /// Returns a sentence about a program of which the kernel has killed a process because it had too much memory.
+    fn memory_exceeded(&self, supervisor: &Supervisor, folder: &ProgramFolder, end: &ProgramEnd) -> Option<String> {
+        let cgroup = folder.cgroup()?;
+        let was_killed = match end {
+            ProgramEnd::Ended { end: End::Command { exit_code, signal }, .. } => {
+                *signal == Some(libc::SIGKILL) || *exit_code == Some(128 + libc::SIGKILL)
+            }
+            ProgramEnd::Ended { .. } => false,
+            ProgramEnd::Failed(_) => true,
+        };
+        // Only version 2 counts what was killed.
+        if !(was_killed || cgroup.is_unified()) || !cgroup.was_out_of_memory() {
+            return None;
+        }
+        let pool = supervisor.pool_spec(self.ready.envelope());
+        let limit = pool.programs.memory_bytes().map(|bytes| Size(bytes).to_string()).unwrap_or_default();
+        Some(format!(
+            "killed: it used more memory than program-memory={limit} of pool {}; let it use less, or raise the limit",
+            pool.name
+        ))
     }
 
     /// Follows the program to its end.
@@ -193,7 +229,7 @@ impl RunningProgram<'_> {
         loop {
             let is_free = stopped.is_none();
             let stop = tokio::select! {
-                event = self.process.next() => match self.take(event, &mut stopped) {
+                event = self.process.next() => match self.take(event, &mut stopped, supervisor) {
                     Some(end) => return end,
                     None => continue,
                 },
@@ -223,10 +259,11 @@ impl RunningProgram<'_> {
     }
 
     /// Takes an event of the program's processes. Returns how it ended, if it did.
-    fn take(&mut self, event: HostEvent, stopped: &mut Option<End>) -> Option<ProgramEnd> {
+    fn take(&mut self, event: HostEvent, stopped: &mut Option<End>, supervisor: &Supervisor) -> Option<ProgramEnd> {
         match event {
             HostEvent::Started => None,
             HostEvent::Output(piece) => {
+                supervisor.metrics.program_wrote(self.ready.demand.pool, piece.len());
                 self.output.push(piece);
                 None
             }
@@ -284,6 +321,20 @@ fn concluded(ending: Ending, problem: Option<Failure>) -> Ending {
             ending
         }
         (ending, None) => ending,
+    }
+}
+
+/// Returns the label under which metrics count the program.
+fn outcome(ending: &Ending) -> ProgramOutcome {
+    match ending {
+        Ending::Succeeded => ProgramOutcome::Succeeded,
+        Ending::Failed(failure) => match failure.verdict {
+            Verdict::Timeout => ProgramOutcome::Stopped,
+            Verdict::Infrastructure | Verdict::Device => ProgramOutcome::Lost,
+            _ => ProgramOutcome::Failed,
+        },
+        Ending::Cancelled { .. } => ProgramOutcome::Stopped,
+        _ => ProgramOutcome::Lost,
     }
 }
 

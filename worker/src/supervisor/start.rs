@@ -8,16 +8,12 @@ use gpufleet_schema::ClassKey;
 use gpufleet_transport::{Broker, DeclareError, Options};
 use tracing::{error, info, warn};
 
-use super::{
-    WorkerError, devices::WorkerDevice, handle::DispatcherHandle, program_files, signals::Signals,
-    task_queue::more_queues,
-};
+use super::{WorkerError, devices::WorkerDevice, handle::DispatcherHandle, signals::Signals, task_queue::more_queues};
 use crate::{
     compiler::{Compiler, ProgramStore, ProgramStoreError, Sandbox},
     config::{CacheSpec, Config},
     inventory::{self, Source},
     metrics::Metrics,
-    program,
 };
 
 /// How long an outcome waits for the broker's confirm. Giving up would run the job again and, after some repetitions, dead-letter it
@@ -104,20 +100,6 @@ pub(super) async fn blobs(config: &Config, metrics: &Arc<Metrics>) -> Result<Opt
     let cache = BlobCache::open(folder, config.blob_cache_bytes, move |used| metrics.blob_cache_used(used))?;
     info!(folder = %folder.display(), bytes_max = config.blob_cache_bytes, "blob cache opened");
     Ok(Some(store.with_cache(cache)))
-}
-
-/// Checks that this machine can isolate host programs, if a pool runs some, and removes what killed workers left.
-pub(super) fn programs(config: &Config) -> Result<(), WorkerError> {
-    if config.pools.iter().all(|pool| pool.programs.count == 0) {
-        return Ok(());
-    }
-    program::support().map_err(WorkerError::Programs)?;
-    let folder = &config.program_folder;
-    program_files::remove_left_behind(folder)
-        .map_err(|source| WorkerError::ProgramFolder { path: folder.display().to_string(), source })?;
-    let names: Vec<&str> = config.environments.keys().map(String::as_str).collect();
-    info!(environments = names.join(", "), folder = %folder.display(), "host programs can run");
-    Ok(())
 }
 
 /// Identifies the compiler and checks its sandbox before the first job that needs it.

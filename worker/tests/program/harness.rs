@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpufleet_worker::program::{HostError, HostEvent, HostProcess, ProgramSpec};
+use gpufleet_worker::program::{HostError, HostEvent, HostProcess, Place, ProgramSpec};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
@@ -31,6 +31,7 @@ pub(crate) fn is_root() -> bool {
 pub(crate) struct Work {
     folder: TempDir,
     pub(crate) spec: ProgramSpec,
+    pub(crate) environment: PathBuf,
     pub(crate) executable: PathBuf,
 }
 
@@ -55,7 +56,8 @@ impl Work {
             variables: BTreeMap::new(),
             download: Vec::new(),
             folder: work,
-            environment,
+            place: Place::Environment(environment.clone()),
+            cgroup: Vec::new(),
             device_uuid: "GPU-1".to_owned(),
             // The emulated device, so that the tests also run on a machine with other GPUs.
             driver_folder: Some(driver),
@@ -63,7 +65,7 @@ impl Work {
             user: None,
             file_bytes_max: FILE_BYTES_MAX,
         };
-        Self { folder, spec, executable: executable() }
+        Self { folder, spec, environment, executable: executable() }
     }
 
     pub(crate) fn sh(script: &str) -> Self {

@@ -52,10 +52,10 @@ async fn the_variables_of_the_worker_are_nowhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_writes_its_own_folders_only() {
     let mut work = Work::sh("");
-    let environment = work.spec.environment.display().to_string();
-    fs::write(work.spec.environment.join("settings"), "x").unwrap();
-    fs::set_permissions(work.spec.environment.join("settings"), Permissions::from_mode(0o666)).unwrap();
-    fs::set_permissions(work.spec.environment.join("bin"), Permissions::from_mode(0o777)).unwrap();
+    let environment = work.environment.display().to_string();
+    fs::write(work.environment.join("settings"), "x").unwrap();
+    fs::set_permissions(work.environment.join("settings"), Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(work.environment.join("bin"), Permissions::from_mode(0o777)).unwrap();
     let script = format!(
         "for folder in / /usr /etc /var /opt /run /dev /sys /proc/sys /root /home {environment}/bin; do\n\
          \x20 if echo x > $folder/written-by-a-program; then echo wrote $folder; fi\n\
@@ -70,7 +70,7 @@ async fn a_program_writes_its_own_folders_only() {
     let output = work.succeed().await;
     let said: Vec<_> = output.lines().filter(|line| !line.starts_with("sh:") && !line.starts_with("chmod:")).collect();
     assert!(said.is_empty(), "{output}");
-    assert_eq!(fs::read_to_string(work.spec.environment.join("settings")).unwrap(), "x");
+    assert_eq!(fs::read_to_string(work.environment.join("settings")).unwrap(), "x");
     // In the program's own /tmp, folders on the way to its files may be open to it.
     assert!(!work.in_folder("written-by-a-program").exists());
 }

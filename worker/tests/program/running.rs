@@ -58,7 +58,7 @@ async fn a_program_has_its_own_variables_and_starts_in_its_home() {
     work.spec.variables.insert("EPOCHS".to_owned(), "3".to_owned());
     let output = work.succeed().await;
     let files = work.in_folder("files").display().to_string();
-    let environment = work.spec.environment.display();
+    let environment = work.environment.display();
     let driver = work.spec.driver_folder.as_ref().unwrap().display();
     let expected = format!(
         "CUDA_VISIBLE_DEVICES=GPU-1\nEPOCHS=3\nGPUFLEET_ON_WORKER=1\nHOME={files}\nLANG=C.UTF-8\nLD_LIBRARY_PATH={driver}\n\
@@ -84,8 +84,8 @@ async fn a_python_elsewhere_that_an_environment_is_made_from_can_be_used() {
     fs::create_dir_all(work.beside("python/bin")).unwrap();
     let python = work.script("python/bin/python", "#!/bin/sh\necho of the prefix\n");
     let settings = format!("home = {}\n", python.parent().unwrap().display());
-    fs::write(work.spec.environment.join("pyvenv.cfg"), settings).unwrap();
-    std::os::unix::fs::symlink(&python, work.spec.environment.join("bin/tool")).unwrap();
+    fs::write(work.environment.join("pyvenv.cfg"), settings).unwrap();
+    std::os::unix::fs::symlink(&python, work.environment.join("bin/tool")).unwrap();
     assert_eq!(work.succeed().await, "of the prefix\n");
 }
 

@@ -13,6 +13,7 @@ export type AttemptState = Schemas["AttemptState"];
 export type Failure = Schemas["FailureRow"];
 export type Timings = Schemas["Timings"];
 export type SessionUse = Schemas["SessionUse"];
+export type HostProgram = Schemas["HostProgramInfo"];
 export type Output = Schemas["OutputRow"];
 export type Workers = paths["/v1/workers"]["get"]["responses"]["200"]["content"]["application/json"];
 export type Worker = Schemas["ListedWorker"];

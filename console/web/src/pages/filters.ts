@@ -10,6 +10,8 @@ export interface Filters {
   user: string;
   worker: string;
   name: string;
+  /** The environment or image of a host program. */
+  env: string;
   /** A time, or how long ago, such as 2h. */
   since: string;
   until: string;
@@ -18,9 +20,9 @@ export interface Filters {
   before: string;
 }
 
-type TextFilter = "name" | "kernel" | "pool" | "user" | "worker" | "since" | "until";
+type TextFilter = "name" | "kernel" | "env" | "pool" | "user" | "worker" | "since" | "until";
 
-const TEXT_FILTERS: TextFilter[] = ["name", "kernel", "pool", "user", "worker", "since", "until"];
+const TEXT_FILTERS: TextFilter[] = ["name", "kernel", "env", "pool", "user", "worker", "since", "until"];
 
 const UNITS: Record<string, number> = { s: 1e3, m: 60e3, h: 3600e3, d: 86400e3 };
 
@@ -34,6 +36,7 @@ export function readFilters(search: string): Filters {
     user: text("user"),
     worker: text("worker"),
     name: text("name"),
+    env: text("env"),
     since: text("since"),
     until: text("until"),
     label: given.getAll("label"),

@@ -2,7 +2,7 @@
 
 import { Link } from "wouter-preact";
 
-import type { Attempt, Failure, Job, JobDetail, JobState, Output, Problem } from "../api/types";
+import type { Attempt, Failure, HostProgram, Job, JobDetail, JobState, Output, Problem } from "../api/types";
 import { bytes, count, labels } from "../format";
 import { isOutage, useTopic } from "../live/store";
 import { Command } from "../parts/command";
@@ -43,7 +43,7 @@ export function JobPage({ id }: { id: string }) {
       {failure && <WhyItFailed state={job.state} failure={failure as Failure} />}
       <Attempts job={job} attempts={attempts} decisive={decisive} />
       <Printed attempts={attempts} decisive={job.attempt ?? null} />
-      <KeptOutputs job={job.job_id} outputs={outputs} />
+      <KeptOutputs job={job} outputs={outputs} />
       <OnTheCommandLine detail={body} />
       {job.state === "succeeded" && job.attempt && <Advice job={job} />}
     </>
@@ -68,9 +68,10 @@ function JobSkeleton() {
 function Facts({ job, attempt }: { job: Job; attempt: Attempt | undefined }) {
   return (
     <dl class="facts">
-      <Fact title="Kernel">
+      <Fact title={job.program === "host" ? "Command" : "Kernel"}>
         <Text>{job.kernel}</Text> {job.program && <span class="faint">{kind(job.program)}</span>}
       </Fact>
+      {job.host_program && <ProgramFacts program={job.host_program} />}
       <Fact title="Pool">
         <Text>{job.pool}</Text> {job.priority && <span class="faint">{job.priority}</span>}
       </Fact>
@@ -120,6 +121,24 @@ function Facts({ job, attempt }: { job: Job; attempt: Attempt | undefined }) {
   );
 }
 
+/** What a host program runs in. The ledger has no values of its variables. */
+function ProgramFacts({ program }: { program: HostProgram }) {
+  const place = program.environment ?? program.image ?? "";
+  return (
+    <>
+      <Fact title={program.image ? "Image" : "Environment"}>
+        <Link href={`/jobs?env=${encodeURIComponent(place)}`}>
+          <Text>{place}</Text>
+        </Link>{" "}
+        {program.network && <span class="faint">with network</span>}
+      </Fact>
+      <Fact title="Variables">
+        {program.variables?.length ? <Text cut={400}>{program.variables.join(", ")}</Text> : <span class="faint">–</span>}
+      </Fact>
+    </>
+  );
+}
+
 function Fact({ title, children }: { title: string; children: preact.ComponentChildren }) {
   return (
     <div>
@@ -157,13 +176,13 @@ function Attempts({ job, attempts, decisive }: { job: Job; attempts: Attempt[]; 
   );
 }
 
-function KeptOutputs({ job, outputs }: { job: string; outputs: Output[] }) {
+function KeptOutputs({ job, outputs }: { job: Job; outputs: Output[] }) {
   if (outputs.length === 0) return null;
   return (
     <section>
       <h2>Kept outputs</h2>
       {outputs.map((output) => (
-        <KeptOutput key={output.name} job={job} output={output} />
+        <KeptOutput key={output.name} job={job.job_id} output={output} isFile={job.program === "host"} />
       ))}
     </section>
   );

@@ -15,6 +15,7 @@ export function PoolsPage() {
   const { body: broker } = useTopic<Broker>("broker");
   const pools = body?.pools ?? [];
   const hasSessions = pools.some((pool) => pool.sessions_max > 0);
+  const hasPrograms = pools.some(takesPrograms);
   const share = (value: number | null | undefined) => (value === null || value === undefined ? undefined : value / 100);
   return (
     <>
@@ -70,6 +71,11 @@ export function PoolsPage() {
                     </th>
                   </>
                 )}
+                {hasPrograms && (
+                  <th scope="col" class="is-end">
+                    Host programs
+                  </th>
+                )}
               </tr>
             </thead>
             <tbody>
@@ -95,6 +101,7 @@ export function PoolsPage() {
                     <td class="is-end">{percent(share(pool.due_percent))}</td>
                     <td class="is-end">{duration(pool.device_us)}</td>
                     {hasSessions && <Sessions pool={pool} />}
+                    {hasPrograms && <Programs pool={pool} />}
                   </tr>
                 );
               })}
@@ -104,6 +111,21 @@ export function PoolsPage() {
       )}
       {body && <Command text="gpufleet pools" />}
     </>
+  );
+}
+
+function takesPrograms(pool: Pool): boolean {
+  return (pool.programs_max ?? 0) > 0;
+}
+
+/** The host programs that run of those that the workers take, and those that wait for a device. */
+function Programs({ pool }: { pool: Pool }) {
+  if (!takesPrograms(pool)) return <td class="is-end faint">–</td>;
+  const waiting = pool.programs_waiting ? `, ${count(pool.programs_waiting)} waiting` : "";
+  return (
+    <td class="is-end" title={`environments: ${(pool.environments ?? []).join(", ")}`}>
+      {`${count(pool.programs_running)} of ${count(pool.programs_max)}${waiting}`}
+    </td>
   );
 }
 

@@ -145,6 +145,7 @@ function WorkerPanel({ worker, jobs, progress }: { worker: Worker; jobs: Job[]; 
           </tbody>
         </table>
       </div>
+      {worker.programs && <Programs programs={worker.programs} />}
       {jobs.length > 0 && <RunningJobs jobs={jobs} progress={progress} place="Device" />}
       {isOpen && <RangeChoice range={range} of={["15m", "1h", "24h", "48h"]} />}
       {isOpen &&
@@ -153,6 +154,32 @@ function WorkerPanel({ worker, jobs, progress }: { worker: Worker; jobs: Job[]; 
         ))}
       {worker.devices.length === 0 && <p class="faint">Its latest heartbeat lists no devices.</p>}
     </article>
+  );
+}
+
+/** What the worker offers for host programs, pool by pool. */
+function Programs({ programs }: { programs: NonNullable<Worker["programs"]> }) {
+  return (
+    <p class="faint">
+      Host programs:{" "}
+      {programs.pools.map(({ pool, running, waiting, taken_max, environments = [], images = [] }) => (
+        <span key={pool}>
+          {`${pool} ${running} of ${taken_max}${waiting ? `, ${waiting} waiting` : ""} in `}
+          <Text cut={400}>{[...environments, ...images].join(", ")}</Text>{" "}
+        </span>
+      ))}
+    </p>
+  );
+}
+
+/** The host program that has the device. */
+function ProgramOf({ device }: { device: Device }) {
+  const program = device.pools.find((pool) => pool.program)?.program;
+  if (!program) return null;
+  return (
+    <Link href={`/jobs/${program.job_id}`}>
+      <Text cut={40}>{program.label}</Text>
+    </Link>
   );
 }
 
@@ -205,7 +232,9 @@ function DeviceRow({ device }: { device: Device }) {
           <State state="up" word="in service" />
         )}
       </td>
-      <td class="is-end">{count(device.jobs_running)}</td>
+      <td class="is-end">
+        {count(device.jobs_running)} <ProgramOf device={device} />
+      </td>
       <td title={who}>
         {device.utilization_percent === null || device.utilization_percent === undefined ? (
           <span class="faint">–</span>

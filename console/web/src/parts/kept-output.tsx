@@ -1,14 +1,15 @@
-// One kept output: to download, and to look at.
+// One kept output: to download, and to look at. Those of host programs are files, the others are arrays.
 
 import { useState } from "preact/hooks";
 
 import type { Output } from "../api/types";
+import { bytes } from "../format";
 import { me } from "../session";
 import { Preview } from "./preview";
 import { Text } from "./text";
 import { At } from "./time";
 
-export function KeptOutput({ job, output }: { job: string; output: Output }) {
+export function KeptOutput({ job, output, isFile }: { job: string; output: Output; isFile: boolean }) {
   const [isShown, setShown] = useState(false);
   const path = `/outputs/${job}/${encodeURIComponent(output.name)}`;
   const canRead = !output.is_expired && (!output.digest || me.value?.has_blobs);
@@ -18,9 +19,7 @@ export function KeptOutput({ job, output }: { job: string; output: Output }) {
         <strong>
           <Text>{output.name}</Text>
         </strong>{" "}
-        <span class="mono">
-          {output.dtype}[{output.shape.join(", ")}]
-        </span>{" "}
+        {isFile ? <span>{bytes(output.shape[0])}</span> : <span class="mono">{`${output.dtype}[${output.shape.join(", ")}]`}</span>}{" "}
         <span class="faint">
           {output.is_expired ? "expired " : "until "}
           <At at={output.expires_at} />
@@ -29,12 +28,14 @@ export function KeptOutput({ job, output }: { job: string; output: Output }) {
       </p>
       {canRead && (
         <p class="actions">
-          <a class="button" href={path} download>
-            Download .npy
+          <a class="button" href={isFile ? `${path}?format=file` : path} download>
+            {isFile ? "Download" : "Download .npy"}
           </a>
-          <button type="button" aria-expanded={isShown} onClick={() => setShown(!isShown)}>
-            {isShown ? "Hide preview" : "Preview"}
-          </button>
+          {!isFile && (
+            <button type="button" aria-expanded={isShown} onClick={() => setShown(!isShown)}>
+              {isShown ? "Hide preview" : "Preview"}
+            </button>
+          )}
         </p>
       )}
       {!canRead && !output.is_expired && <p class="faint">The console has no blob store; use the command below.</p>}

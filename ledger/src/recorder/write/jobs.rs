@@ -49,12 +49,12 @@ pub(super) async fn write(
         insert into jobs as known
             (job_id, id_at, created_at, state, pool, priority, name, labels, program, kernel, input_bytes, client,
              submitted_at, confirmed_at, attempt, attempt_ended, started_at, final_attempt, finished_at, user_id, worker,
-             lease_bytes)
+             lease_bytes, host_program)
         select * from unnest(
             $1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::text[], $8::jsonb[],
             $9::text[], $10::text[], $11::bigint[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::int[],
             $16::bool[], $17::timestamptz[], $18::int[], $19::timestamptz[], $20::text[], $21::text[],
-            $22::bigint[])
+            $22::bigint[], $23::jsonb[])
         on conflict (job_id, id_at) do update set
             created_at = case when known.user_id is distinct from excluded.user_id then excluded.created_at else least(known.created_at, excluded.created_at) end,
             state = case
@@ -71,6 +71,7 @@ pub(super) async fn write(
             kernel = case when known.user_id is distinct from excluded.user_id then excluded.kernel else coalesce(known.kernel, excluded.kernel) end,
             input_bytes = case when known.user_id is distinct from excluded.user_id then excluded.input_bytes else coalesce(known.input_bytes, excluded.input_bytes) end,
             lease_bytes = case when known.user_id is distinct from excluded.user_id then excluded.lease_bytes else coalesce(known.lease_bytes, excluded.lease_bytes) end,
+            host_program = case when known.user_id is distinct from excluded.user_id then excluded.host_program else coalesce(known.host_program, excluded.host_program) end,
             client = case when known.user_id is distinct from excluded.user_id then excluded.client else coalesce(known.client, excluded.client) end,
             user_id = excluded.user_id,
             submitted_at = case when known.user_id is distinct from excluded.user_id then excluded.submitted_at else coalesce(known.submitted_at, excluded.submitted_at) end,
@@ -114,6 +115,7 @@ pub(super) async fn write(
         &columns.user_id as &[Option<&str>],
         &columns.worker as &[Option<&str>],
         &columns.lease_bytes as &[Option<i64>],
+        &columns.host_program as &[Option<Value>],
     )
     .fetch_all(&mut *connection)
     .await?;
@@ -174,6 +176,7 @@ struct Columns<'a> {
     /// The worker that reported the outcome.
     worker: Vec<Option<&'a str>>,
     lease_bytes: Vec<Option<i64>>,
+    host_program: Vec<Option<Value>>,
 }
 
 impl<'a> Columns<'a> {
@@ -202,6 +205,8 @@ impl<'a> Columns<'a> {
         self.kernel.push(text(|info| &info.kernel));
         self.input_bytes.push(info.map(|info| info.input_bytes));
         self.lease_bytes.push(info.and_then(|info| info.lease_bytes));
+        self.host_program
+            .push(info.and_then(|info| info.host_program.as_ref()).map(|program| serde_json::json!(program)));
         self.client.push(info.and_then(|info| info.client.as_deref()));
         self.submitted_at.push(info.and_then(|info| info.submitted_at));
         self.confirmed_at.push(change.confirmed_at);

@@ -55,12 +55,13 @@ pub(super) async fn write(
         r#"/* recorder::write::workers */
         insert into workers as known
             (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left, heard_at, behind,
-             sessions)
+             sessions, programs)
         select worker, first_seen_at, last_seen_at, host, pid, revision, pools::text[], jobs_running, has_left,
-               least(last_seen_at, now()), now() - last_seen_at, sessions
+               least(last_seen_at, now()), now() - last_seen_at, sessions, programs
         from unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::text[], $5::bigint[], $6::text[], $7::text[],
-                    $8::bigint[], $9::bool[], $11::jsonb[])
-            as new (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left, sessions)
+                    $8::bigint[], $9::bool[], $11::jsonb[], $12::jsonb[])
+            as new (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left, sessions,
+                    programs)
         on conflict (worker) do update set
             last_seen_at = excluded.last_seen_at,
             host = excluded.host,
@@ -69,7 +70,8 @@ pub(super) async fn write(
             pools = excluded.pools,
             jobs_running = excluded.jobs_running,
             has_left = excluded.has_left,
-            sessions = excluded.sessions
+            sessions = excluded.sessions,
+            programs = excluded.programs
         where (excluded.last_seen_at, excluded.has_left) > (known.last_seen_at, known.has_left)
             or excluded.last_seen_at < known.last_seen_at - make_interval(secs => $10)"#,
         &columns.worker as &[&str],
@@ -83,6 +85,7 @@ pub(super) async fn write(
         &columns.has_left,
         CLOCK_STEP_MIN.as_secs_f64(),
         &columns.sessions as &[Option<Value>],
+        &columns.programs as &[Option<Value>],
     )
     .execute(connection)
     .await?;
@@ -167,6 +170,7 @@ struct WorkerColumns<'a> {
     jobs_running: Vec<i64>,
     has_left: Vec<bool>,
     sessions: Vec<Option<Value>>,
+    programs: Vec<Option<Value>>,
 }
 
 #[derive(Default)]
@@ -206,6 +210,7 @@ impl<'a> WorkerColumns<'a> {
         self.jobs_running.push(seen.jobs_running.into());
         self.has_left.push(seen.leaving);
         self.sessions.push(seen.sessions.as_ref().map(|sessions| json!(sessions)));
+        self.programs.push(seen.programs.as_ref().map(|programs| json!(programs)));
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{Array, ArrayFile};
 
 impl Job {
     /// Describes a host program: a command that runs on a worker's machine with a whole device, in one of the environments that the worker
-    /// offers. Its time limit is that of the pool unless [`Job::time_limit`] sets one.
+    /// offers, or, with [`Job::host_in_image`], in a container. Its time limit is that of the pool unless [`Job::time_limit`] sets one.
     ///
     /// It is attempted once, because a program that has begun may have had effects. [`Job::attempts_max`] allows more.
     ///
@@ -20,13 +20,29 @@ impl Job {
     pub fn host(command: impl IntoIterator<Item = impl Into<String>>, environment: impl Into<String>) -> Self {
         let mut job = Self::of(Program::Host(HostProgram {
             command: command.into_iter().map(Into::into).collect(),
-            environment: environment.into(),
+            environment: Some(environment.into()),
+            image: None,
             variables: std::collections::BTreeMap::new(),
             download: Vec::new(),
             network: false,
         }));
         job.task.limits.attempts_max = Some(1);
         job
+    }
+
+    /// Describes a host program that runs in a container, in one of the images that the worker offers. Otherwise it is as [`Job::host`].
+    ///
+    /// ```
+    /// use gpufleet::Job;
+    ///
+    /// let job = Job::host_in_image(["python", "train.py"], "pytorch:2.9").download("out/**");
+    /// assert!(job.build().is_ok());
+    /// ```
+    pub fn host_in_image(command: impl IntoIterator<Item = impl Into<String>>, image: impl Into<String>) -> Self {
+        let image = image.into();
+        Self::host(command, "").host_program("an image", |program| {
+            (program.environment, program.image) = (None, Some(image));
+        })
     }
 
     /// Sets an environment variable of a host program. A second value for a name replaces the first.

@@ -123,10 +123,14 @@ fn a_host_program_is_a_task_with_its_files_in_a_buffer() {
     let task = job.build().unwrap().task;
     assert_eq!(task.limits.attempts_max, Some(1), "it may have had effects");
     let Program::Host(program) = &task.program else { panic!("{:?}", task.program) };
-    assert_eq!((program.label().as_str(), program.environment.as_str()), ("python train.py", "torch"));
+    assert_eq!((program.label().as_str(), program.environment.as_deref()), ("python train.py", Some("torch")));
     assert_eq!((program.variables["SEED"].as_str(), program.network), ("7", true));
     assert_eq!(program.download, ["out/**"]);
     assert_eq!((task.buffers[0].name.as_str(), task.buffers[0].shape.as_slice()), ("upload", &[3][..]));
+    let task = Job::host_in_image(["true"], "torch:2").build().unwrap().task;
+    let Program::Host(program) = &task.program else { panic!("{:?}", task.program) };
+    assert_eq!((program.environment.as_deref(), program.image.as_deref()), (None, Some("torch:2")));
+    assert_eq!(task.limits.attempts_max, Some(1));
 }
 
 #[test]

@@ -11,9 +11,11 @@ use super::{super::complaint::chain, finding::Finding};
 /// The queues of a pool, according to the broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolDepths {
-    pool: PoolName,
+    pub pool: PoolName,
     /// None if no worker has ever declared its queues.
-    depth: Result<Option<QueueDepth>, String>,
+    pub depth: Result<Option<QueueDepth>, String>,
+    /// The queue of its host programs. None if no worker has ever run some.
+    pub programs: Result<Option<QueueDepth>, String>,
 }
 
 impl PoolDepths {
@@ -21,7 +23,8 @@ impl PoolDepths {
         let mut all = Vec::new();
         for pool in pools {
             let depth = depth(broker, &pool).await.map_err(|error| chain(&error));
-            all.push(Self { pool, depth });
+            let programs = broker.queue_depth(&topology::program_queue(&pool)).await.map_err(|error| chain(&error));
+            all.push(Self { pool, depth, programs });
         }
         all
     }
@@ -101,7 +104,7 @@ mod tests {
 
     fn judge(depth: Option<(u32, u32)>, up: Option<usize>) -> Finding {
         let depth = Ok(depth.map(|(messages, consumers)| QueueDepth { messages, consumers }));
-        PoolDepths { pool: "team-a".parse().unwrap(), depth }.judge(up)
+        PoolDepths { pool: "team-a".parse().unwrap(), depth, programs: Ok(None) }.judge(up)
     }
 
     #[test]
@@ -133,7 +136,7 @@ mod tests {
     fn waiting_jobs_are_an_error_although_the_ledger_knows_nothing_of_the_pool() {
         let pool = |messages| {
             let depth = Ok(Some(QueueDepth { messages, consumers: 0 }));
-            Some(vec![PoolDepths { pool: PoolName::default(), depth }])
+            Some(vec![PoolDepths { pool: PoolName::default(), depth, programs: Ok(None) }])
         };
         let found = |pools| judge_all(&pools, &BTreeSet::new(), None);
         assert_eq!(found(pool(2))[0].status, Status::Error);

@@ -23,7 +23,7 @@ use Values::{Flag, Labels, Number, Text, Time};
 
 const ZONE: &str = "UTC";
 
-const COLUMNS: [(&str, Values); 32] = [
+const COLUMNS: [(&str, Values); 33] = [
     ("job_id", Text(|job| Some(job.job_id.to_string()))),
     ("state", Text(|job| Some(job.state.to_string()))),
     ("name", Text(|job| job.name.clone())),
@@ -56,6 +56,7 @@ const COLUMNS: [(&str, Values); 32] = [
     ("total_us", Number(|job| job.total_us)),
     ("failure_detail", Text(|job| job.failure.as_ref().and_then(|failure| failure.detail.clone()))),
     ("lease_bytes", Number(|job| job.lease_bytes)),
+    ("environment", Text(|job| job.host_program.as_ref().and_then(|program| program.place()).map(str::to_owned))),
 ];
 
 pub fn schema() -> SchemaRef {

@@ -32,6 +32,7 @@ pub fn job(id: &str) -> JobRow {
         failure: None,
         input_bytes: Some(8_000_000),
         lease_bytes: None,
+        host_program: None,
         output_bytes: Some(4_000_000),
         queue_us: Some(1_500),
         kernel_us: Some(45_678),

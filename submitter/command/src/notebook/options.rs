@@ -40,8 +40,11 @@ pub struct RunOptions {
     /// Notebook to run
     pub notebook: PathBuf,
     /// Environment of the worker to run the notebook in, such as torch. It needs papermill and the notebook's kernel
-    #[arg(long, value_name = "NAME")]
-    pub env: String,
+    #[arg(long, value_name = "NAME", group = "place", required_unless_present = "image")]
+    pub env: Option<String>,
+    /// Container image of the worker to run the notebook in, and not in an environment. It needs papermill and the notebook's kernel
+    #[arg(long, value_name = "IMAGE", group = "place")]
+    pub image: Option<String>,
     /// File for the executed notebook [default: NAME-done.ipynb beside the notebook NAME.ipynb]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -132,6 +135,14 @@ impl RunOptions {
         text(Path::new(self.executed().file_name().unwrap_or_default()))
     }
 
+    /// Where the notebook runs, for a sentence.
+    pub fn place(&self) -> String {
+        match (&self.env, &self.image) {
+            (_, Some(image)) => format!("the image {image}"),
+            (environment, None) => format!("the environment {}", environment.as_deref().unwrap_or_default()),
+        }
+    }
+
     fn executed(&self) -> PathBuf {
         self.output.clone().unwrap_or_else(|| {
             let mut name = self.notebook.file_stem().unwrap_or_default().to_owned();
@@ -148,7 +159,8 @@ impl RunOptions {
         let upload = std::iter::once(self.notebook).chain(self.parameters).chain(self.upload).collect();
         let host = HostOptions {
             on_worker: true,
-            env: Some(self.env),
+            env: self.env,
+            image: self.image,
             upload,
             download,
             dir: (!self.detach).then(|| files::folder_of(&executed).to_owned()),
@@ -242,7 +254,13 @@ mod tests {
              -k python3 --cwd ."
         );
         assert_eq!(program.download, ["analysis-done.ipynb", "out/**"]);
-        assert_eq!((program.environment.as_str(), program.variables["A"].as_str()), ("torch", "1"));
+        assert_eq!((program.environment.as_deref(), program.variables["A"].as_str()), (Some("torch"), "1"));
+    }
+
+    #[test]
+    fn a_notebook_runs_in_an_image_as_well() {
+        let program = program("a.ipynb --image torch:2.9");
+        assert_eq!((program.environment, program.image.as_deref()), (None, Some("torch:2.9")));
     }
 
     #[test]
@@ -284,6 +302,7 @@ mod tests {
         for (line, named) in [
             ("a.ipynb", "--env"),
             ("--env torch", "NOTEBOOK"),
+            ("a.ipynb --env torch --image x", "--image"),
             ("a.ipynb --env torch -p only", "--parameter"),
             ("a.ipynb --env torch --detach --output x.ipynb", "--output"),
             ("a.ipynb --env torch --memory 1GiB", "--memory"),

@@ -197,7 +197,8 @@ impl ReadApi {
 }
 
 fn pairs(filter: &HistoryFilter) -> Vec<(&'static str, String)> {
-    let HistoryFilter { states, kernel, pool, user_id, worker, name, since, until, labels, limit, before } = filter;
+    let HistoryFilter { states, kernel, pool, user_id, worker, name, environment, since, until, labels, limit, before } =
+        filter;
     let one = |name, value: &Option<String>| value.clone().map(|value| (name, value));
     let states = states.iter().map(|state| ("state", state.to_string()));
     let labels = labels.iter().map(|(key, value)| ("label", format!("{key}={value}")));
@@ -207,6 +208,7 @@ fn pairs(filter: &HistoryFilter) -> Vec<(&'static str, String)> {
         one("user", user_id),
         one("worker", worker),
         one("name", name),
+        one("env", environment),
         since.map(|since| ("since", since.to_rfc3339())),
         until.map(|until| ("until", until.to_rfc3339())),
         before.map(|before| ("before", before.to_string())),
@@ -232,6 +234,7 @@ mod tests {
         let filter = HistoryFilter {
             states: vec!["failed".parse().unwrap(), "dead".parse().unwrap()],
             kernel: Some("k&x=y".to_owned()),
+            environment: Some("torch".to_owned()),
             labels: vec![("a".to_owned(), "b=c".to_owned())],
             ..HistoryFilter::default()
         };
@@ -243,6 +246,7 @@ mod tests {
                 ("state", text("dead")),
                 ("label", text("a=b=c")),
                 ("kernel", text("k&x=y")),
+                ("env", text("torch")),
                 ("limit", text("50"))
             ]
         );

@@ -13,7 +13,8 @@ use ratatui::{
 use crate::{
     history::{self, UNHEARD},
     output::visible,
-    pools, time,
+    pools::{self, Cells},
+    time,
     top::JOBS_SHOWN,
     workers::device_cells,
 };
@@ -107,9 +108,10 @@ fn draw_pools(frame: &mut Frame<'_>, area: Rect, pools: &[Pool]) {
         Constraint::Length(6),
         Constraint::Length(14),
         Constraint::Length(26),
+        Constraint::Length(18),
     ];
-    let columns = pools::columns(pools);
-    let rows = pools.iter().map(|pool| row(pools::cells(pool)[..columns.len()].to_vec())).collect();
+    let Cells { columns, rows } = pools::cells(pools);
+    let rows = rows.into_iter().map(row).collect();
     let headings: Vec<&str> = columns.iter().map(|column| column.heading()).collect();
     frame.render_widget(table(rows, &widths[..columns.len()], &headings, "Pools"), area);
 }
@@ -121,7 +123,7 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, now: DateTi
         row(vec![
             job.job_id.to_string(),
             state,
-            text(&job.kernel),
+            history::kernel(job),
             text(&job.pool),
             text(&job.user_id),
             text(&job.worker),

@@ -7,17 +7,18 @@
 //! | [`relay`] | passes on messages and output until the init has ended |
 //! | [`log`] | keeps the output in a file |
 
-use std::{env, fmt::Display, io, os::unix::net::UnixStream, process::ExitCode};
+use std::{env, fmt::Display, fs::File, io, os::unix::net::UnixStream, process::ExitCode};
 
 use rustix::{fs::Mode, process::umask};
 use tokio::runtime;
 
-use self::{folder::WorkFolder, start::Init};
+use self::{folder::WorkFolder, relay::Container, start::Init};
 use super::{
     device, environment,
-    message::{FromGuard, InitSpec, ProgramSpec},
+    message::{FromGuard, InitSpec, Place, ProgramSpec},
     namespaces::{self, NamespaceError},
-    view::{View, ViewError},
+    podman,
+    view::{FILES_OF_LAUNCHER, View, ViewError},
 };
 use crate::{
     executor::ignore_signals,
@@ -25,6 +26,9 @@ use crate::{
     own_executable,
     privileges::{self, PrivilegeError},
 };
+
+/// How NVIDIA's container toolkit names its devices.
+const CDI_KIND: &str = "nvidia.com/gpu";
 
 mod folder;
 mod log;
@@ -46,6 +50,8 @@ enum GuardError {
     Folder { what: &'static str, folder: String, source: io::Error },
     #[error("{0}")]
     Device(String),
+    #[error("failed to open the cgroup of a program: {0}; start the program again")]
+    Cgroup(#[source] io::Error),
     #[error(transparent)]
     Namespaces(#[from] NamespaceError),
     #[error(transparent)]
@@ -97,30 +103,56 @@ fn guard(supervisor: UnixStream) -> Result<(), GuardError> {
     // The descriptors are taken before the folder is covered.
     let (user, group) = privileges::ids_after_change(spec.user.as_deref())?;
     let mut folder = WorkFolder::open(&spec, (user, group))?;
+    let cgroup = spec.cgroup.iter().map(File::create).collect::<Result<Vec<_>, _>>();
+    let cgroup = cgroup.map_err(GuardError::Cgroup)?;
     let devices = if spec.driver_folder.is_some() { Ok(Vec::new()) } else { device::nodes(&spec.device_uuid) };
-    let view = View::of(&spec, &folder.files, user != rustix::process::geteuid());
+    let devices = devices.map_err(GuardError::Device)?;
+    let view = match &spec.place {
+        Place::Environment(environment) => {
+            Some(View::of(&spec, environment, &folder.files, user != rustix::process::geteuid()))
+        }
+        Place::Container(_) => None,
+    };
+    let container = Container::of(&spec);
     let init = InitSpec {
         variables: environment::variables(&spec, &folder.files),
+        files: match view {
+            Some(_) => folder.files.clone(),
+            None => FILES_OF_LAUNCHER.into(),
+        },
+        storage: folder.files.with_file_name("containers"),
+        readable: view.as_ref().map(View::readable).unwrap_or_default(),
+        // A machine without NVIDIA's driver has no GPU to name.
+        gpu: (!devices.is_empty()).then(|| format!("{CDI_KIND}={}", spec.device_uuid)),
+        devices,
         command: spec.command,
         download: spec.download,
-        files: folder.files.clone(),
-        environment: spec.environment,
-        readable: view.readable(),
-        devices: devices.map_err(GuardError::Device)?,
+        place: spec.place,
+        driver_folder: spec.driver_folder,
+        network: spec.network,
         user: spec.user.clone(),
         file_bytes_max: spec.file_bytes_max,
     };
     env::set_current_dir("/").map_err(GuardError::Start)?;
     namespaces::enter(spec.network)?;
-    view.make()?;
-    privileges::refuse_new()?;
-    let init = Init::start(init, &mut folder)?;
+    match view {
+        Some(view) => {
+            view.make()?;
+            privileges::refuse_new()?;
+        }
+        // podman makes the view of a container, and needs root for it.
+        None => {
+            View::make_for_launcher(&folder.files, &podman::STATE)?;
+            privileges::hide()?;
+        }
+    }
+    let init = Init::start(init, cgroup, &mut folder)?;
     privileges::leave_root(spec.user.as_deref())?;
     let ready = FromGuard::Ready { init: init.pid() };
     frame::write(&supervisor, &ready)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(GuardError::Runtime)?;
     // The supervisor sees the end of its socket.
-    if let Err(error) = runtime.block_on(relay::run(supervisor, init, folder)) {
+    if let Err(error) = runtime.block_on(relay::run(supervisor, init, folder, container)) {
         eprintln!("the guard of a program ended: {error}");
     }
     Ok(())

@@ -22,7 +22,10 @@ use super::{folder::WorkFolder, log::Log, start::Init};
 use crate::{
     executor::{Incoming, receive},
     ipc::frame::{Frame, FrameError},
-    program::message::{FromGuard, FromInit, HostEvent, ToGuard, ToInit},
+    program::{
+        message::{FromGuard, FromInit, HostEvent, Place, ProgramSpec, ToGuard, ToInit},
+        podman,
+    },
 };
 
 /// Maximum size of a piece of output, in bytes: what a pipe holds.
@@ -30,14 +33,47 @@ const PIECE_BYTES_MAX: usize = 64 << 10;
 /// Maximum messages of the init that wait. It sends three.
 const MESSAGES_MAX: usize = 4;
 
+/// The container of a program, for sentences about it.
+#[derive(Debug)]
+pub(super) struct Container {
+    program: String,
+    image: String,
+}
+
+impl Container {
+    pub(super) fn of(spec: &ProgramSpec) -> Option<Self> {
+        let Place::Container(container) = &spec.place else { return None };
+        let program = spec.command.first().cloned().unwrap_or_default();
+        Some(Self { program, image: container.image.clone() })
+    }
+
+    /// Returns why it did not start: because of the command, or because of podman.
+    fn problem(&self, said: &str) -> HostEvent {
+        match podman::refusal(&self.program, &self.image, said) {
+            Some(reason) => HostEvent::Refused(reason),
+            None => HostEvent::Died(format!(
+                "podman could not start a container of the image {}: {}",
+                self.image,
+                podman::message(said)
+            )),
+        }
+    }
+}
+
 /// Runs the program until nothing of it is left, or the supervisor has ended.
-pub(super) async fn run(supervisor: StdUnixStream, init: Init, folder: WorkFolder) -> io::Result<()> {
+pub(super) async fn run(
+    supervisor: StdUnixStream,
+    init: Init,
+    folder: WorkFolder,
+    container: Option<Container>,
+) -> io::Result<()> {
     let (orders, supervisor) = split(supervisor)?;
     let (from_init, to_init) = split(init.socket)?;
     let (sender, messages) = mpsc::channel(MESSAGES_MAX);
     tokio::spawn(listen(from_init, sender));
     let output = pipe::Receiver::from_owned_fd(OwnedFd::from(folder.output))?;
-    let mut relay = Relay { supervisor, child: init.child, messages, output, log: folder.log };
+    let (log, is_of_podman) = (folder.log, container.is_some());
+    let mut relay = Relay { supervisor, child: init.child, messages, output, log, container, is_of_podman };
     tokio::select! {
         passed = relay.pass_on() => passed,
         // The end of this process kills the init.
@@ -80,6 +116,9 @@ struct Relay {
     messages: mpsc::Receiver<FromInit>,
     output: pipe::Receiver,
     log: Log,
+    container: Option<Container>,
+    /// Whether what comes next in the output is podman's, not the program's.
+    is_of_podman: bool,
 }
 
 impl Relay {
@@ -96,7 +135,7 @@ impl Relay {
                         is_running = true;
                         self.tell(HostEvent::Started).await?;
                     }
-                    Some(FromInit::Prepared | FromInit::Failed(_)) => {}
+                    Some(FromInit::Prepared | FromInit::Unpacked) => {}
                     Some(message) => last = Some(message),
                     None => break,
                 },
@@ -107,12 +146,18 @@ impl Relay {
             }
         }
         let exit = self.child.wait()?;
+        if let (Some(FromInit::NotStarted), Some(container)) = (&last, &self.container) {
+            let said = self.output.try_read(&mut buffer).map_or(0, |length| length);
+            let problem = container.problem(&String::from_utf8_lossy(&buffer[..said]));
+            return self.tell(problem).await;
+        }
         // A process elsewhere may hold the pipe, so its end is not waited for.
         while let Ok(length @ 1..) = self.output.try_read(&mut buffer) {
             self.pass_on_output(&buffer[..length]).await?;
         }
         let event = match last {
             Some(FromInit::Refused(reason)) => HostEvent::Refused(reason),
+            Some(FromInit::Failed(reason)) => HostEvent::Died(reason),
             Some(FromInit::Ended { exit_code, signal, packed }) => HostEvent::Ended {
                 exit_code,
                 signal,
@@ -125,7 +170,14 @@ impl Relay {
         self.tell(event).await
     }
 
-    async fn pass_on_output(&mut self, output: &[u8]) -> io::Result<()> {
+    async fn pass_on_output(&mut self, mut output: &[u8]) -> io::Result<()> {
+        if self.is_of_podman {
+            let Some(end) = output.iter().position(|byte| *byte == podman::OUTPUT_END) else { return Ok(()) };
+            (self.is_of_podman, output) = (false, &output[end + 1..]);
+            if output.is_empty() {
+                return Ok(());
+            }
+        }
         self.log.append(output);
         self.tell(HostEvent::Output(output.to_vec())).await
     }

@@ -1,22 +1,25 @@
 //! Starts the init of a program.
 
 use std::{
-    io,
+    fs::File,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::OwnedFd,
         unix::{net::UnixStream, process::CommandExt as _},
     },
     process::Child,
 };
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::{
+    io::write,
+    process::{Signal, set_parent_process_death_signal},
+};
 
 use super::{GuardError, folder::WorkFolder};
 use crate::{
-    ipc::frame::{self, Frame, FrameError, FrameReader},
+    ipc::frame::FrameReader,
     own_executable,
     program::{
-        message::{FromInit, InitSpec, ToInit},
+        message::{FromInit, InitSpec, Place, ToInit},
         namespaces,
     },
 };
@@ -29,17 +32,25 @@ pub(super) struct Init {
 }
 
 impl Init {
-    /// Starts the init, and waits until it has given up what the program may not have.
-    pub(super) fn start(spec: InitSpec, folder: &mut WorkFolder) -> Result<Self, GuardError> {
+    /// Starts the init, or the launcher of a container in its place, and waits until it has given up what the program may not have. `cgroup`
+    /// has the files by which the init enters its cgroup.
+    pub(super) fn start(spec: InitSpec, cgroup: Vec<File>, folder: &mut WorkFolder) -> Result<Self, GuardError> {
         let (socket, theirs) = UnixStream::pair().map_err(GuardError::Start)?;
         let output = folder.output_writer.take().expect("a guard starts one init");
-        let mut command = own_executable::command(None, "program-init");
+        let role = match spec.place {
+            Place::Environment(_) => "program-init",
+            Place::Container(_) => "program-launcher",
+        };
+        let mut command = own_executable::command(None, role);
         command.stdin(OwnedFd::from(theirs)).stdout(output);
-        let prepare = || {
+        let prepare = move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
+            for entrance in &cgroup {
+                write(entrance, b"0")?;
+            }
             namespaces::mount_proc()
         };
-        // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
+        // SAFETY: between fork and exec the closure makes system calls and allocates nothing.
         unsafe { command.pre_exec(prepare) };
         let child = command.spawn().map_err(GuardError::Start)?;
         // The command holds copies of the init's ends of pipe and socket, which would keep them open.
@@ -54,10 +65,10 @@ impl Init {
     }
 
     fn prepare(&self, spec: InitSpec, folder: &mut WorkFolder) -> Result<(), GuardError> {
-        frame::write(&self.socket, &ToInit::Prepare(Box::new(spec)))?;
+        ToInit::Prepare(Box::new(spec)).send(&self.socket, None)?;
         for (message, file) in [(ToInit::Upload, folder.upload.take()), (ToInit::Archive, folder.archive.take())] {
             if let Some(file) = file {
-                send(&self.socket, &message, file.into())?;
+                message.send(&self.socket, Some(file.into()))?;
             }
         }
         let socket = self.socket.try_clone().map_err(GuardError::Start)?;
@@ -66,14 +77,5 @@ impl Init {
             Some((FromInit::Failed(reason), _)) => Err(GuardError::Init(reason)),
             _ => Err(GuardError::Init("the first process of a program died before it was ready".to_owned())),
         }
-    }
-}
-
-/// Sends a message with a descriptor.
-fn send(socket: &UnixStream, message: &ToInit, file: OwnedFd) -> Result<(), FrameError> {
-    let Frame { bytes, descriptor } = Frame::encode(message, Some(file))?;
-    match frame::send(socket, &bytes, descriptor.as_ref().map(AsFd::as_fd))? {
-        sent if sent == bytes.len() => Ok(()),
-        _ => Err(FrameError::Io(io::ErrorKind::WriteZero.into())),
     }
 }

@@ -9,17 +9,18 @@ use std::{
 
 use rustix::process::{Pid, setsid};
 
-use crate::program::message::InitSpec;
-
-/// The signals that this process ignores, and the command must not.
-const IGNORED: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+use crate::program::{
+    message::{InitSpec, Place},
+    signals,
+};
 
 /// Starts the command in the current folder. On failure it returns a sentence for the user.
 pub(super) fn spawn(spec: &InitSpec) -> Result<Pid, String> {
     let Some((program, arguments)) = spec.command.split_first() else {
         return Err("the command is empty; name a program".to_owned());
     };
-    start(program, arguments, spec).map_err(|error| refusal(program, &spec.environment, &error))
+    let Place::Environment(environment) = &spec.place else { return Err("a container starts its command".to_owned()) };
+    start(program, arguments, spec).map_err(|error| refusal(program, environment, &error))
 }
 
 fn start(program: &str, arguments: &[String], spec: &InitSpec) -> io::Result<Pid> {
@@ -30,10 +31,7 @@ fn start(program: &str, arguments: &[String], spec: &InitSpec) -> io::Result<Pid
     command.stdin(Stdio::null()).stdout(Stdio::inherit()).stderr(errors);
     let prepare = || {
         setsid()?;
-        for signal in IGNORED {
-            // SAFETY: the default action installs no handler.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
-        }
+        signals::restore();
         Ok(())
     };
     // SAFETY: between fork and exec the closure makes system calls only.

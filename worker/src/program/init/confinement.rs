@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::{
     landlock,
     privileges::{self, PrivilegeError},
-    program::message::InitSpec,
+    program::message::{InitSpec, Place},
 };
 
 /// What every program can read and execute. The system's programs are here, and what they need.
@@ -46,7 +46,9 @@ pub(super) fn enter(spec: &InitSpec) -> Result<(), ConfinementError> {
     let paths = |fixed: &[&str]| -> Vec<PathBuf> { fixed.iter().map(PathBuf::from).collect() };
     let readable = [paths(&READABLE), spec.readable.clone()].concat();
     let writable = [paths(&WRITABLE), vec![spec.files.clone()], spec.devices.clone()].concat();
-    match landlock::allow(&readable, &writable) {
+    // The processes of a container are the launcher's, so the init could not signal them.
+    let is_closed = matches!(spec.place, Place::Environment(_));
+    match landlock::allow(&readable, &writable, is_closed) {
         Ok(true) => Ok(()),
         Ok(false) => Err(ConfinementError::NoLandlock),
         Err(error) => Err(ConfinementError::Files(error)),

@@ -1,4 +1,5 @@
-//! The init: the first process in a program's PID namespace. It runs as the program's user and has no more rights than the program.
+//! The init: the first process in a program's PID namespace. It runs as the program's user and has no more rights than the program. The
+//! command of a program in a container is the launcher's; its processes are in the same namespace.
 //!
 //! | part | does |
 //! | --- | --- |
@@ -14,7 +15,10 @@ use std::{
     io::{self, Write as _, stdout},
     os::unix::net::UnixStream,
     process::ExitCode,
-    sync::Arc,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver},
+    },
 };
 
 use rustix::{
@@ -25,7 +29,7 @@ use rustix::{
 use self::{selection::Selection, stopping::Stopping};
 use super::{
     environment,
-    message::{FromInit, InitSpec, ToInit},
+    message::{FromInit, InitSpec, Place, ToInit},
 };
 use crate::{
     executor::{bounds, ignore_signals},
@@ -54,6 +58,8 @@ struct Program {
     upload: Option<File>,
     archive: Option<File>,
     guard: UnixStream,
+    /// The exit code of the command in a container.
+    ended: Receiver<i32>,
 }
 
 /// Runs an init. Only a guard starts one.
@@ -89,10 +95,11 @@ fn run() -> io::Result<()> {
         }
     }
     let stopping = Arc::<Stopping>::default();
-    stopping.listen(reader)?;
+    let (sender, ended) = mpsc::channel();
+    stopping.listen(reader, sender)?;
     let last = match Selection::of(&spec.download) {
         Ok(selection) => {
-            Program { spec: *spec, selection, upload, archive, guard: guard.try_clone()? }.run(&stopping)?
+            Program { spec: *spec, selection, upload, archive, guard: guard.try_clone()?, ended }.run(&stopping)?
         }
         Err(reason) => FromInit::Refused(reason),
     };
@@ -123,6 +130,8 @@ impl Program {
         }
         let (exit_code, signal) = if stopping.has_begun() {
             (None, Some(libc::SIGTERM))
+        } else if let Place::Container(_) = &spec.place {
+            (Some(self.in_container()?), None)
         } else {
             let command = match command::spawn(spec) {
                 Ok(command) => command,
@@ -136,6 +145,15 @@ impl Program {
         kill_all()?;
         let packed = self.archive.take().map(|archive| self.pack(archive)).transpose();
         Ok(FromInit::Ended { exit_code, signal, packed })
+    }
+
+    /// Has the launcher run the command in a container, whose processes are in the namespace of this one. Returns the exit code.
+    fn in_container(&self) -> io::Result<i32> {
+        // The kernel reaps orphans of the command.
+        // SAFETY: ignoring a signal installs no handler.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+        say(&self.guard, &FromInit::Unpacked)?;
+        self.ended.recv().map_err(io::Error::other)
     }
 
     fn pack(&self, archive: File) -> Result<u64, String> {

@@ -5,6 +5,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
+        mpsc::Sender,
     },
     thread,
     time::Duration,
@@ -21,15 +22,19 @@ const KILLING: u8 = 2;
 pub(super) struct Stopping(AtomicU8);
 
 impl Stopping {
-    /// Starts the thread that listens.
-    pub(super) fn listen(self: &Arc<Self>, mut guard: FrameReader) -> io::Result<()> {
+    /// Starts the thread that listens. The exit code of a command in a container goes to `ended`.
+    pub(super) fn listen(self: &Arc<Self>, mut guard: FrameReader, ended: Sender<i32>) -> io::Result<()> {
         let stopping = Arc::clone(self);
         let listen = move || {
             while let Ok((message, _)) = next(&mut guard) {
-                if let ToInit::Stop { grace_ms } = message
-                    && stopping.stop(Duration::from_millis(grace_ms)).is_err()
-                {
-                    stopping.signal(KILLING);
+                match message {
+                    ToInit::Stop { grace_ms } if stopping.stop(Duration::from_millis(grace_ms)).is_err() => {
+                        stopping.signal(KILLING);
+                    }
+                    ToInit::ContainerStarted => stopping.catch_up(),
+                    // Without a receiver, the program has ended.
+                    ToInit::ContainerEnded { exit_code } => drop(ended.send(exit_code)),
+                    _ => {}
                 }
             }
             // The guard has ended. The kernel kills all other processes in the namespace after this one.

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use gpufleet_schema::DeviceProgram;
+
 use crate::{
     scheduler::PoolId,
     shared_state::{Locked, SharedState},
@@ -19,6 +21,8 @@ pub(super) struct Activity {
 #[derive(Debug)]
 struct Inner {
     pools: Vec<Use>,
+    /// The host program that has the device.
+    program: Option<(PoolId, DeviceProgram)>,
     /// The start of the current busy period, if there is one.
     busy_since: Option<Instant>,
     /// The busy time since the last query, without the current busy period.
@@ -46,6 +50,10 @@ pub(in crate::supervisor) struct Presence {
     bytes: u64,
 }
 
+/// Counts a host program as running on the device until it is dropped. It keeps the device busy, as a job does.
+#[derive(Debug)]
+pub(in crate::supervisor) struct ProgramPresence(Presence);
+
 /// Counts a session as open on the device until it is dropped. An idle session does not keep the device busy, so it tells the busy time.
 #[derive(Debug)]
 pub(in crate::supervisor) struct SessionPresence {
@@ -58,6 +66,7 @@ impl Activity {
     pub(super) fn new(pools: usize) -> Arc<Self> {
         let inner = Inner {
             pools: vec![Use::default(); pools],
+            program: None,
             busy_since: None,
             busy: Duration::ZERO,
             looked: Instant::now(),
@@ -78,6 +87,17 @@ impl Activity {
         held.session_bytes += bytes;
         drop(inner);
         SessionPresence { activity: Arc::clone(self), pool, bytes }
+    }
+
+    /// The program takes all of the device's memory.
+    pub(super) fn run_program(self: &Arc<Self>, pool: PoolId, bytes: u64, program: DeviceProgram) -> ProgramPresence {
+        self.inner().program = Some((pool, program));
+        ProgramPresence(self.enter(pool, bytes))
+    }
+
+    /// Returns the host program that has the device, if it is the pool's.
+    pub(super) fn program(&self, pool: PoolId) -> Option<DeviceProgram> {
+        self.inner().program.as_ref().filter(|(of, _)| *of == pool).map(|(_, program)| program.clone())
     }
 
     /// Returns the jobs and memory of each pool.
@@ -132,6 +152,12 @@ impl SessionPresence {
     }
 }
 
+impl Drop for ProgramPresence {
+    fn drop(&mut self) {
+        self.0.activity.inner().program = None;
+    }
+}
+
 impl Drop for SessionPresence {
     fn drop(&mut self) {
         let mut inner = self.activity.inner();
@@ -177,6 +203,17 @@ mod tests {
         let _second = activity.enter(PoolId(1), 5);
         drop(first);
         assert_eq!(activity.pools(), [Use::default(), Use { jobs: 1, bytes: 5, ..Use::default() }]);
+    }
+
+    #[test]
+    fn a_host_program_is_a_job_with_a_name_until_it_ends() {
+        let activity = Activity::new(2);
+        let program = DeviceProgram { job_id: gpufleet_schema::JobId::new(), label: "python train.py".to_owned() };
+        let running = activity.run_program(PoolId(1), 8, program.clone());
+        assert_eq!((activity.program(PoolId(0)), activity.program(PoolId(1))), (None, Some(program)));
+        assert_eq!(activity.pools()[1], Use { jobs: 1, bytes: 8, ..Use::default() });
+        drop(running);
+        assert_eq!((activity.program(PoolId(1)), activity.pools()[1]), (None, Use::default()));
     }
 
     #[test]

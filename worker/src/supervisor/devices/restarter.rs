@@ -1,4 +1,4 @@
-//! Restarts an executor whenever it ends, until its device is out of service.
+//! Restarts an executor whenever it ends, until its device is out of service. While a host program has the device, no executor is there.
 
 use std::{
     sync::Arc,
@@ -8,7 +8,12 @@ use std::{
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
-use super::{memory::MemoryReports, probe, spare::Spare};
+use super::{
+    lease::{Leases, STOP_GRACE},
+    memory::MemoryReports,
+    probe,
+    spare::Spare,
+};
 use crate::{
     executor::{Executor, ExecutorOptions, Loss, LostCause},
     metrics::Metrics,
@@ -36,6 +41,7 @@ pub(super) struct Home {
     pub(super) memory: Arc<MemoryReports>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) spare: Option<Arc<Spare>>,
+    pub(super) leases: Leases,
     /// Why the device is out of service.
     pub(super) sick: watch::Sender<Option<String>>,
 }
@@ -56,6 +62,14 @@ impl Home {
             error!(device = self.options.device, reason, "device out of service");
             self.dispatcher.tell_devices(Change::DeviceGone(self.device()));
             self.spare.iter().for_each(|spare| spare.retire());
+        }
+    }
+
+    /// Waits until no host program has the device. Returns false if the device is out of service by then.
+    async fn is_free_again(&self) -> bool {
+        tokio::select! {
+            () = self.leases.free() => true,
+            () = self.is_sick() => false,
         }
     }
 
@@ -85,10 +99,14 @@ impl Restarter {
             debug!(device = device.0, pool, executor = index, pid = executor.pid(), "executor ready");
             home.memory.listen_to(&executor, Some(self.id));
             let loss = tokio::select! {
-                loss = executor.lost() => loss,
+                loss = executor.lost() => Some(loss),
                 () = home.is_sick() => {
                     executor.kill();
-                    executor.lost().await
+                    Some(executor.lost().await)
+                }
+                () = home.leases.leased() => {
+                    executor.stop(STOP_GRACE).await;
+                    None
                 }
                 () = self.look_after_memory(&executor) => unreachable!("the loop has no end"),
             };
@@ -96,6 +114,11 @@ impl Restarter {
             home.dispatcher.tell_devices(Change::ExecutorDown(self.id));
             home.memory.forget(&executor);
             self.current.send_replace(None);
+            let Some(loss) = loss else {
+                let Some(next) = self.start().await else { return };
+                executor = Arc::new(next);
+                continue;
+            };
             if loss.cause == LostCause::Stopped {
                 return;
             }
@@ -151,16 +174,24 @@ impl Restarter {
         Some(executor)
     }
 
-    /// Starts an executor. After several failures, takes the device out of service and returns `None`. A start that fails because this
-    /// worker's other executors leave too little memory does not count as a failure.
+    /// Starts an executor, once no host program has the device. After several failures, takes the device out of service and returns
+    /// `None`. A start that fails because this worker's other executors leave too little memory does not count as a failure.
     async fn start(&self) -> Option<Executor> {
         let device = self.home.options.device;
         let mut pause = START_PAUSE;
         let mut failures = 0;
         while failures < START_FAILURES_MAX {
             let started = tokio::select! {
-                started = Executor::start(self.home.options.clone()) => started,
+                biased;
                 () = self.home.is_sick() => return None,
+                () = self.home.leases.leased() => None,
+                started = Executor::start(self.home.options.clone()) => Some(started),
+            };
+            let Some(started) = started else {
+                if self.home.is_free_again().await {
+                    continue;
+                }
+                return None;
             };
             match started {
                 Ok((executor, _)) => return Some(executor),

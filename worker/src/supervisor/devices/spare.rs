@@ -7,7 +7,10 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::memory::MemoryReports;
+use super::{
+    lease::{Leases, STOP_GRACE},
+    memory::MemoryReports,
+};
 use crate::{
     executor::{Executor, ExecutorOptions, StartError},
     shared_state::{Locked, SharedState},
@@ -26,6 +29,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Spare {
     waiting: SharedState<Option<Arc<Executor>>>,
     taken: Notify,
+    /// Whether an executor waits here.
+    is_waiting: watch::Sender<bool>,
+    leases: Leases,
     retired: CancellationToken,
     memory: Arc<MemoryReports>,
 }
@@ -36,9 +42,11 @@ impl Spare {
         options: ExecutorOptions,
         mut first: watch::Receiver<Option<Arc<Executor>>>,
         memory: Arc<MemoryReports>,
+        leases: Leases,
     ) -> Arc<Self> {
         let (waiting, taken, retired) = (SharedState::new(None), Notify::new(), CancellationToken::new());
-        let spare = Arc::new(Self { waiting, taken, retired, memory });
+        let is_waiting = watch::Sender::new(false);
+        let spare = Arc::new(Self { waiting, taken, is_waiting, leases, retired, memory });
         let replacing = Arc::clone(&spare);
         tokio::spawn(async move {
             // A device on which no executor ever starts needs no spare.
@@ -63,17 +71,30 @@ impl Spare {
         Some(executor)
     }
 
+    /// Waits until no spare is on the device.
+    pub(super) async fn gone(&self) {
+        // `self` holds the sender, so the wait ends only with the wanted state.
+        drop(self.is_waiting.subscribe().wait_for(|is_waiting| !is_waiting).await);
+    }
+
     /// Ends the spare and starts no more.
     pub(super) fn retire(&self) {
         self.retired.cancel();
         self.waiting().take();
+        self.is_waiting.send_replace(false);
     }
 
     async fn replace_whenever_gone(self: Arc<Self>, options: ExecutorOptions) {
         let retired = self.retired.clone();
         let replacing = async {
             loop {
-                match start(&options).await {
+                self.leases.free().await;
+                let started = tokio::select! {
+                    biased;
+                    () = self.leases.leased() => continue,
+                    started = start(&options) => started,
+                };
+                match started {
                     Some(executor) => self.offer(executor).await,
                     None => self.taken.notified().await,
                 }
@@ -82,17 +103,25 @@ impl Spare {
         retired.run_until_cancelled(replacing).await;
     }
 
-    /// Offers the executor as the spare. Returns when it has been taken, or has ended.
+    /// Offers the executor as the spare. Returns when it has been taken, or has ended. A host program that gets the device ends it.
     async fn offer(&self, executor: Executor) {
         let executor = Arc::new(executor);
         // By now its context has allocated its memory.
         self.memory.listen_to(&executor, None);
         debug!(pid = executor.pid(), "spare executor ready");
         self.waiting().replace(Arc::clone(&executor));
+        self.is_waiting.send_replace(true);
         // A caller that found no spare may have left a notification.
         while self.waiting().is_some() {
             tokio::select! {
                 () = self.taken.notified() => {}
+                () = self.leases.leased() => {
+                    let unused = self.waiting().take();
+                    if unused.is_some() {
+                        executor.stop(STOP_GRACE).await;
+                        self.memory.forget(&executor);
+                    }
+                }
                 loss = executor.lost() => {
                     warn!(reason = loss.reason, "spare executor lost, starting another");
                     self.waiting().take();
@@ -101,6 +130,7 @@ impl Spare {
                 }
             }
         }
+        self.is_waiting.send_replace(false);
     }
 
     fn waiting(&self) -> Locked<'_, Option<Arc<Executor>>> {

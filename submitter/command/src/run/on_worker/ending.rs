@@ -36,7 +36,8 @@ pub fn complaint(failed: &FailedJob) -> Complaint {
         ),
         FailureCode::RequirementsNotMet => complaint
             .hint("require less, name an environment that the workers have, or choose another pool; `gpufleet workers` lists pools and devices"),
-        FailureCode::InvalidTask | FailureCode::LaunchError => {
+        // A program that failed by itself has an exit code instead. This one did not start, or its files did not come back.
+        FailureCode::InvalidTask | FailureCode::LaunchError | FailureCode::ProgramFailed => {
             complaint.hint("correct what the message names, and run the command again")
         }
         _ => complaint,
@@ -104,6 +105,12 @@ mod tests {
         assert_eq!(exit(FailureCode::Policy, Verdict::User), Exit::JobFailed);
         let without_number = failed(FailureCode::ProgramFailed, Verdict::User, None);
         assert_eq!(complaint(&without_number).exit, Exit::JobFailed);
+    }
+
+    #[test]
+    fn a_command_that_did_not_start_has_no_output_to_read() {
+        let hint = complaint(&failed(FailureCode::ProgramFailed, Verdict::User, None)).hint.unwrap();
+        assert_eq!(hint, "correct what the message names, and run the command again");
     }
 
     #[test]

@@ -11,12 +11,15 @@ use crate::{complaint::Complaint, environment, spec};
 /// A host program: its environment and its files.
 #[derive(Debug, Args)]
 pub struct HostOptions {
-    /// Run the command on the worker's machine with a whole GPU, not here. It needs --env, and no --memory
-    #[arg(long, requires = "env", help_heading = "On a worker")]
+    /// Run the command on the worker's machine with a whole GPU, not here. It needs --env or --image, and no --memory
+    #[arg(long, requires = "place", help_heading = "On a worker")]
     pub on_worker: bool,
     /// Environment of the worker to run the command in, such as torch. Its programs come first in PATH
-    #[arg(long, value_name = "NAME", requires = "on_worker", help_heading = "On a worker")]
+    #[arg(long, value_name = "NAME", requires = "on_worker", group = "place", help_heading = "On a worker")]
     pub env: Option<String>,
+    /// Container image of the worker to run the command in, such as pytorch:2.9, and not in an environment
+    #[arg(long, value_name = "IMAGE", requires = "on_worker", group = "place", help_heading = "On a worker")]
+    pub image: Option<String>,
     /// File or folder that the command finds in its working directory: src as src, the contents of . as they are. Repeatable. Files that
     /// .gpufleetignore names and .git are left out
     #[arg(long, value_name = "PATH", requires = "on_worker", help_heading = "On a worker")]
@@ -80,8 +83,11 @@ impl Options {
         let command: Option<Vec<String>> = words.collect();
         let command = command.ok_or_else(|| Complaint::bad_input("the command has bytes that are not UTF-8"))?;
         let host = &self.host;
-        let environment = host.env.clone().expect("clap requires it");
-        let mut job = self.job.describe(Job::host(command, environment).pool(self.pool())).network(host.network);
+        let job = match (&host.env, &host.image) {
+            (_, Some(image)) => Job::host_in_image(command, image),
+            (environment, None) => Job::host(command, environment.as_deref().expect("clap requires one of both")),
+        };
+        let mut job = self.job.describe(job.pool(self.pool())).network(host.network);
         for VariableSpec { name, value } in &host.variable {
             job = job.variable(name, value);
         }

@@ -17,13 +17,20 @@ fn options_become_the_program_and_its_limits() {
     );
     let Program::Host(program) = &task.program else { panic!("{:?}", task.program) };
     assert_eq!(program.command, ["python", "train.py", "--token", "secret"]);
-    assert_eq!((program.environment.as_str(), program.network), ("torch", true));
+    assert_eq!((program.environment.as_deref(), program.network), (Some("torch"), true));
     assert_eq!(program.download, ["out/**", "log.txt"]);
     assert_eq!((program.variables["SEED"].as_str(), program.variables["EMPTY"].as_str()), ("7", ""));
     assert_eq!((task.limits.time_limit_ms, task.limits.queue_limit_ms), (Some(14_400_000), Some(3_600_000)));
     assert_eq!((task.limits.attempts_max, task.limits.memory_bytes_max), (Some(2), None));
     assert_eq!((task.requires.memory_bytes_min, task.labels["run"].as_str()), (Some(40 << 30), "7"));
     assert_eq!(task.keep_ms, Some(7_200_000));
+}
+
+#[test]
+fn an_image_takes_the_place_of_an_environment() {
+    let task = task("--on-worker --image registry.example.com/torch:2.9 -- python train.py");
+    let Program::Host(program) = &task.program else { panic!("{:?}", task.program) };
+    assert_eq!((&program.environment, program.image.as_deref()), (&None, Some("registry.example.com/torch:2.9")));
 }
 
 #[test]
@@ -46,7 +53,9 @@ fn options_of_the_other_kind_are_wrong_usage_that_names_the_option() {
         ("--memory 1GiB --detach -- python", "--on-worker"),
         ("--memory 1GiB --dir x -- python", "--on-worker"),
         ("--memory 1GiB --attempts 2 -- python", "--on-worker"),
+        ("--memory 1GiB --image x -- python", "--on-worker"),
         ("--on-worker -- python", "--env"),
+        ("--on-worker --env torch --image x -- python", "--image"),
         ("--on-worker --env torch --variable A -- python", "NAME=VALUE"),
         ("--on-worker --env torch --detach --dir x -- python", "--dir"),
         ("--on-worker --env torch --attempts 21 -- python", "from 1 to 20"),
