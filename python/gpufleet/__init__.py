@@ -74,6 +74,7 @@ from gpufleet._zeros import ZeroArray, zeros
 if _typing.TYPE_CHECKING:
     from gpufleet._elementwise import ElementwiseKernel
     from gpufleet._numba import NumbaKernel
+    from gpufleet._program import ProgramFiles, ProgramFuture, ProgramResult
     from gpufleet._ptx import PtxKernel
     from gpufleet._raw import RawKernel, RawModule
     from gpufleet._reduction import ReductionKernel
@@ -124,6 +125,9 @@ __all__ = [
     "OutputTooLarge",
     "PolicyRefused",
     "ProgramFailed",
+    "ProgramFiles",
+    "ProgramFuture",
+    "ProgramResult",
     "Progress",
     "ProgressCounter",
     "PtxKernel",
@@ -156,6 +160,9 @@ __all__ = [
 _LAZY = {
     "ElementwiseKernel": "gpufleet._elementwise",
     "NumbaKernel": "gpufleet._numba",
+    "ProgramFiles": "gpufleet._program",
+    "ProgramFuture": "gpufleet._program",
+    "ProgramResult": "gpufleet._program",
     "PtxKernel": "gpufleet._ptx",
     "RawKernel": "gpufleet._raw",
     "RawModule": "gpufleet._raw",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["bytes_of", "size", "time"]
+__all__ = ["about", "bytes_of", "size", "time"]
 
 _SIZE = re.compile(r"\s*(\d+)\s*(TiB|GiB|MiB|KiB|B)\s*")
 _UNITS = {"TiB": 40, "GiB": 30, "MiB": 20, "KiB": 10, "B": 0}
@@ -35,6 +35,16 @@ def size(count: int) -> str:
     """
     unit = next(unit for unit, shift in _UNITS.items() if count % (1 << shift) == 0)
     return f"{count >> _UNITS[unit]} {unit}"
+
+
+def about(count: int) -> str:
+    """Returns a number of bytes, rounded.
+
+    >>> about(300), about(7_969_177), about(1 << 30)
+    ('300 bytes', '7.6 MiB', '1.0 GiB')
+    """
+    unit, name = next((1 << shift, name) for name, shift in _UNITS.items() if count >> shift or not shift)
+    return f"{count} bytes" if unit == 1 else f"{count / unit:.1f} {name}"
 
 
 def time(duration: float) -> str:

@@ -26,7 +26,9 @@ from gpufleet._window import Window
 from gpufleet._wire import array_of
 
 if TYPE_CHECKING:
-    from gpufleet._core import Bytes, Session, _Ended, _Failure, _Unsuccessful, _Update
+    from pathlib import Path
+
+    from gpufleet._core import Bytes, Session, _Ended, _Failure, _Output, _Unsuccessful, _Update
     from gpufleet._task import Task
 
 A = TypeVarTuple("A")
@@ -60,8 +62,8 @@ class Connection:
         self.pool: str = environment.get(POOL) or "default"
         """The pool of jobs that name no pool."""
         self.cancels_interrupted: bool = settings.on_interrupt == "cancel"
-        self._followed: set[str] = set()
-        """The pools whose progress was asked for."""
+        self._followed: dict[str, float] = {}
+        """The pools whose progress was asked for, with the seconds for which the answer was waited for."""
         self._keeps_replies = settings.client is not None
         self._is_closed = False
         self._tokens = itertools.count()
@@ -84,14 +86,16 @@ class Connection:
     def client_name(self) -> str:
         return self._client.name
 
-    def submit(self, task: Task, finish: Callable[[Outputs], R], *, unread: bool = False) -> Future[R]:
-        """Sends a job once there is room. Errors after the checks are raised by the future.
+    def submit(
+        self, task: Task, finish: Callable[[Outputs], R], *, unread: bool = False, kind: type[Future[Any]] = Future
+    ) -> Future[R]:
+        """Sends a job once there is room. Errors after the checks are raised by the future, which is of this kind.
 
         If the job is `unread`, its large outputs stay in the blob store.
         """
         task = _scope.applied(task)
         job = Job(task, self.pool)
-        future = self._future(job, task.options, finish)
+        future = self._future(job, task.options, finish, kind)
         self._begin([future], [task.input_bytes], self._client.submit, future._token, job, unread)
         _scope.began([future])
         return future
@@ -161,14 +165,17 @@ class Connection:
         self._begin([future], [0], self._client.attach, future._token, job_id, read)
         return future
 
-    def follow(self, pool: str | None) -> None:
-        """Receives the progress of the jobs of a pool from now on. Does not wait for the broker."""
+    def follow(self, pool: str | None, seconds: float = 0.0) -> None:
+        """Receives the progress of the jobs of a pool from now on.
+
+        Waits for the broker's answer for this many seconds, so that nothing of a job that is submitted next is missed.
+        """
         name = pool or self.pool
-        if name in self._followed or self._is_closed or self.is_inherited:
+        if self._followed.get(name, -1.0) >= seconds or self._is_closed or self.is_inherited:
             return
-        self._followed.add(name)
+        self._followed[name] = seconds
         self._open.find_by_id()
-        self._client.follow(name)
+        self._client.follow(name, seconds)
 
     def next_progress(self, job_id: str, pool: str | None, seconds: float) -> _Update | None:
         """Waits for the next progress of a job that any client may have submitted. Raises `GpufleetError` if the user
@@ -210,6 +217,11 @@ class Connection:
         self._require_open()
         return array_of(self._client.read(digest, dtype, shape), dtype, shape)
 
+    def unpack(self, archive: RemoteArray, folder: str, *, replace: bool) -> list[Path]:
+        """Unpacks an archive of the blob store."""
+        self._require_open()
+        return self._client.unpack_stored(archive.digest, archive.shape[0], folder, replace)
+
     def has_room(self, task: Task) -> bool:
         """Returns whether the job would be sent at once."""
         return self._open.window.has_room(1, task.input_bytes)
@@ -222,9 +234,9 @@ class Connection:
         """Returns whether the outcome of a job has arrived."""
         return token not in self._open
 
-    def obstacle(self, pool: str) -> str | None:
-        """Returns why the jobs of a pool wait, if the broker tells."""
-        return None if self._is_closed else self._client.obstacle(pool)
+    def obstacle(self, pool: str, *, of_programs: bool = False) -> str | None:
+        """Returns why the jobs or the host programs of a pool wait, if the broker tells."""
+        return None if self._is_closed else self._client.obstacle(pool, of_programs)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Waits until the broker has confirmed everything, and closes the connection. Open futures end with
@@ -240,8 +252,10 @@ class Connection:
             if threading.current_thread() is not self._thread:
                 self._thread.join()
 
-    def _future(self, job: Job, options: Options, finish: Callable[[Outputs], R]) -> Future[R]:
-        future = Future(self, next(self._tokens), job.id, options, finish)
+    def _future(
+        self, job: Job, options: Options, finish: Callable[[Outputs], R], kind: type[Future[Any]] = Future
+    ) -> Future[R]:
+        future = kind(self, next(self._tokens), job.id, options, finish)
         if options.on_progress is not None:
             future.add_progress_callback(options.on_progress)
         return future
@@ -390,10 +404,9 @@ def _deliver(
 def _complete(future: Future[Any], end: _Ended) -> None:
     match end:
         case ("succeeded", report, outputs):
-            arrays = {name: _output(data, dtype, shape) for name, dtype, shape, data in outputs}
-            future._complete(arrays, None, report)
-        case ("failed", report, _, _):
-            future._complete(None, error_of(future.job_id, end), report)
+            future._complete(_arrays(outputs), None, report)
+        case ("failed", report, _, _, outputs):
+            future._complete(_arrays(outputs), error_of(future.job_id, end), report)
         case _:
             future._complete(None, error_of(future.job_id, end), None)
 
@@ -401,7 +414,7 @@ def _complete(future: Future[Any], end: _Ended) -> None:
 def error_of(job_id: str, end: _Unsuccessful) -> GpufleetError:
     """Returns the exception for a job that has not succeeded."""
     match end:
-        case ("failed", _, how, failure):
+        case ("failed", _, how, failure, _):
             return _errors.failed(job_id, how, None if failure is None else _failure(failure))
         case ("refused", kind, message, retry_after):
             return _errors.refused(kind, message, retry_after)
@@ -412,6 +425,10 @@ def error_of(job_id: str, end: _Unsuccessful) -> GpufleetError:
 def _failure(failure: _Failure) -> Failure:
     verdict, code, message, detail, line, source = failure
     return Failure(verdict, code, message, detail, line, None if source is None else Excerpt(*source))
+
+
+def _arrays(outputs: Sequence[_Output]) -> Outputs:
+    return {name: _output(data, dtype, shape) for name, dtype, shape, data in outputs}
 
 
 def _output(data: Bytes | str, dtype: str, shape: tuple[int, ...]) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from gpufleet._diagnostics import Diagnostic, Excerpt, parse, render, report
 
 if TYPE_CHECKING:
+    from gpufleet._program import ProgramResult
     from gpufleet._task import Program
 
 
@@ -102,6 +103,8 @@ class JobFailed(GpufleetError):
         super().__init__(message)
         self.job_id = job_id
         self.failure = failure
+        self.program: ProgramResult | None = None
+        """What a host program left: its exit code, output and files. None for other jobs."""
 
     @property
     def verdict(self) -> str | None:
@@ -260,7 +263,7 @@ class JobCancelled(JobFailed):
 
 
 class ProgramFailed(JobFailed):
-    """The program of a session exited with a code other than 0, or a signal ended it."""
+    """A host program or the program of a session exited with a code other than 0, or a signal ended it."""
 
     code: ClassVar[str | None] = "program_failed"
 

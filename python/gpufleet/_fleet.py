@@ -27,14 +27,17 @@ from gpufleet._lazy import LazyArray
 from gpufleet._needs import with_results
 from gpufleet._plan import Plan, plan
 from gpufleet._profile import surroundings
+from gpufleet._progress import Progress
 from gpufleet._remote import RemoteArray
 from gpufleet._running import planned_for, submit_plan
 from gpufleet._settings import Settings, place_of, redacted
 from gpufleet._task import Options, Stored, Task
 
 if TYPE_CHECKING:
+    from gpufleet._program import ProgramFuture
     from gpufleet._session import Session
 
+F = TypeVar("F", bound=Future[Any])
 R = TypeVar("R")
 
 
@@ -176,6 +179,64 @@ class Fleet(KernelFactories):
             time_limit=time_limit,
             queue_limit=queue_limit,
             name=name,
+        )
+
+    def submit_program(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        env: str | None = None,
+        image: str | None = None,
+        variables: Mapping[str, str] | None = None,
+        upload: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+        download: str | Iterable[str] = (),
+        network: bool = False,
+        pool: str | None = None,
+        time_limit: str | float | None = None,
+        queue_limit: str | float | None = None,
+        attempts: int | None = None,
+        keep: str | float | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        requires: Mapping[str, Any] | None = None,
+        id: str | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> ProgramFuture:
+        """Runs a command on the machine of a worker, with a whole device, and returns a future at once.
+
+        The result has the output and the files of the program. A program that fails raises `ProgramFailed`, whose
+        `program` has them and the exit code. `Progress.printed` has the pieces of the output while the program runs.
+
+        `env` names the environment of the workers to run in, or `image` a container image; exactly one of them. The
+        command finds the files and folders of `upload` in its working directory, and those that the globs of `download`
+        name come back. `variables` are its environment variables: it has none of this process. If `network` is true, it
+        may use the network, if the pool allows that.
+
+        The program runs at most once, unless `attempts` allows more, because it may have had effects. `keep` is the
+        time for which `gpufleet fetch` has its files and output; by default they are not kept. The other options are
+        those of `kernel.options`.
+        """
+        from gpufleet._program import submit_program  # noqa: PLC0415
+
+        return submit_program(
+            self,
+            command,
+            env=env,
+            image=image,
+            variables=variables,
+            upload=upload,
+            download=download,
+            network=network,
+            pool=pool,
+            time_limit=time_limit,
+            queue_limit=queue_limit,
+            attempts=attempts,
+            keep=keep,
+            name=name,
+            labels=labels or {},
+            requires=requires or {},
+            id=id,
+            on_progress=on_progress,
         )
 
     def executor(self) -> KernelExecutor:
@@ -339,6 +400,19 @@ class Fleet(KernelFactories):
         task = dataclasses.replace(task, options=batch._options_of(task.options))
         return _added(batch, [self._connected().submit(task, finish)])[0]
 
+    def _submit_program(self, task: Task) -> ProgramFuture:
+        """Submits a host program, whose output is received from its beginning on."""
+        from gpufleet._program import FOLLOW_SECONDS, ProgramFuture  # noqa: PLC0415
+
+        batch = current_batch(self)
+        if batch is not None:
+            task = dataclasses.replace(task, options=task.options.placed_as(batch._options_of(task.options)))
+        connection = self._connected()
+        connection.follow(_scope.within_program(task.options).pool, FOLLOW_SECONDS)
+        future = connection.submit(task, dict, unread=True, kind=ProgramFuture)
+        assert isinstance(future, ProgramFuture), "it is of the kind that was asked for"
+        return _added(batch, [future])[0]
+
     def _call(self, task: Task, finish: Callable[[Outputs], R]) -> R:
         """Runs a job and waits for its result."""
         if task.has_refs or current_batch(self) is not None:
@@ -398,7 +472,7 @@ class Fleet(KernelFactories):
         return array
 
 
-def _added(batch: Batch | None, futures: list[Future[R]]) -> list[Future[R]]:
+def _added(batch: Batch | None, futures: list[F]) -> list[F]:
     if batch is not None:
-        batch._add(futures)
+        batch._add([*futures])
     return futures

@@ -133,7 +133,10 @@ class Future(concurrent.futures.Future[R]):
 
     @property
     def printed(self) -> str | None:
-        """The text that the kernels printed. None if they printed nothing, or no worker has answered yet."""
+        """The text that the kernels printed, or the end of what a host program printed.
+
+        None if they printed nothing, or no worker has answered yet.
+        """
         return None if self._report is None else self._report.printed()
 
     def done(self) -> bool:
@@ -273,12 +276,12 @@ class Future(concurrent.futures.Future[R]):
     def _complete(self, outputs: Outputs | None, error: BaseException | None, report: Report | None) -> None:
         """Ends the future, unless it was cancelled. The thread that completes futures calls it."""
         result: R | None = None
-        if outputs is not None:
+        if error is None:
             try:
-                result = self._finish(outputs)
+                result = self._finish(outputs or {})
             except Exception as problem:
                 error = problem
-        elif error is not None:
+        else:
             own = getattr(self._finish, "explain", None)
             own(error) if own else explain(error, None)
         self._end(result, error, report)

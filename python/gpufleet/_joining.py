@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from gpufleet._core import Arguments
-from gpufleet._task import Catalog, Program, Ptx, Section, SessionProgram, Source, Task
+from gpufleet._task import Catalog, HostProgram, Program, Ptx, Section, SessionProgram, Source, Task
 
 __all__ = ["first_free", "join", "kind_of"]
 
@@ -19,7 +19,7 @@ def kind_of(program: Program) -> Hashable:
             return ("source", code, options)
         case Ptx(text):
             return ("ptx", text)
-        case Catalog() | Arguments() | SessionProgram():
+        case Catalog() | Arguments() | SessionProgram() | HostProgram():
             return None
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from gpufleet._future import Future
 
-__all__ = ["Transcript", "in_notebook", "print_rest", "result_of"]
+__all__ = ["Transcript", "in_notebook", "print_rest", "printed_bytes", "result_of"]
 
 R = TypeVar("R")
 
@@ -47,7 +47,7 @@ class Transcript:
             self._is_whole = self._is_whole and (is_next or offset == self._end)
             if self._is_whole:
                 self._text += text
-                self._end = offset + _printed_bytes(text)
+                self._end = offset + printed_bytes(text)
 
     def unseen(self) -> str:
         """Returns the whole lines that were not shown yet. Other jobs may print between them."""
@@ -55,8 +55,11 @@ class Transcript:
             begin, self._shown = self._shown, self._text.rfind("\n") + 1
             return self._text[begin : self._shown]
 
-    def rest(self, whole: str) -> str:
-        """Returns what is left to be shown of the whole text, once."""
+    def rest(self, whole: str, before: int = 0) -> str:
+        """Returns what is left to be shown of the whole text, once.
+
+        Of a long text, `whole` may be the end, which comes `before` so many bytes.
+        """
         with self._lock:
             if self._is_over:
                 return ""
@@ -79,7 +82,7 @@ def print_rest(future: Future[Any]) -> None:
     text = future.printed or ""
     course = future._course
     if course is not None and course.transcript is not None:
-        text = course.transcript.rest(text)
+        text = course.transcript.rest(text, 0 if future._report is None else future._report.printed_before)
     if text:
         print(text, end="" if text.endswith("\n") else "\n")
 
@@ -90,6 +93,6 @@ def in_notebook() -> bool:
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
-def _printed_bytes(text: str) -> int:
+def printed_bytes(text: str) -> int:
     """Returns the number of bytes that a worker made this text of. A byte that is no text became U+FFFD."""
     return len(text.encode()) - 2 * text.count("\ufffd")

@@ -64,7 +64,7 @@ class Progress:
     bytes: Count | None = None
     """The bytes of arrays that have moved in this stage."""
     printed: str = ""
-    """What the kernels printed since the progress before."""
+    """What the kernels, or the host program, printed since the progress before."""
 
     @property
     def count(self) -> Count | None:
@@ -87,13 +87,17 @@ class Progress:
     def _line(self, bar: str) -> str:
         """Returns a line with a bar before the count."""
         words = [f"attempt {self.attempt}:"] if self.attempt > 1 else []
-        words.append(_STAGES.get(self.stage, self.stage))
+        words.append(self._doing)
         if self.count is not None:
             words += [bar, self._amount(self.count)] if bar else [self._amount(self.count)]
         parts = [" ".join(words), time_passed(self.elapsed)]
         if self.remaining:
             parts.append(f"about {_time_left(self.remaining)} left")
         return " · ".join(parts)
+
+    @property
+    def _doing(self) -> str:
+        return _STAGES.get(self.stage, self.stage)
 
     def _amount(self, count: Count) -> str:
         if count is self.bytes:
@@ -106,9 +110,20 @@ class Progress:
 class Course:
     """The progress of one job so far."""
 
-    __slots__ = ("_received", "_run", "_sequence", "_stage_ms", "_told_ms", "callbacks", "latest", "transcript")
+    __slots__ = (
+        "_kind",
+        "_received",
+        "_run",
+        "_sequence",
+        "_stage_ms",
+        "_told_ms",
+        "callbacks",
+        "latest",
+        "transcript",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Progress] = Progress) -> None:
+        self._kind = kind
         self.latest: Progress | None = None
         self.callbacks: tuple[Callable[[Progress], object], ...] = ()
         self.transcript: Transcript | None = None
@@ -127,6 +142,11 @@ class Course:
         """Whether the latest progress came in the last seconds."""
         return self.latest is not None and time.monotonic() - self._received < FRESH_SECONDS
 
+    @property
+    def current(self) -> Progress | None:
+        """The latest progress, for a display."""
+        return self.latest
+
     def take(self, update: _Update) -> Progress | None:
         """Returns the progress of a message, unless it is older than the latest."""
         job_id, attempt, sequence, at_ms, started_ms, stage, launches, counter, moved, printed = update
@@ -144,7 +164,7 @@ class Course:
         if printed is not None and in_notebook():
             self.transcript = self.transcript or Transcript()
             self.transcript.add(run, *printed, is_next=is_next)
-        progress = Progress(
+        progress = self._kind(
             job_id,
             attempt,
             stage,

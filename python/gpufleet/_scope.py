@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpufleet._task import Options, Task
+from gpufleet._task import HostProgram, Options, Task
 
 if TYPE_CHECKING:
     from gpufleet._future import Future
 
-__all__ = ["Scope", "applied", "began", "entered", "waited", "within"]
+__all__ = ["Scope", "applied", "began", "entered", "waited", "within", "within_program"]
 
 
 class Scope:
@@ -54,7 +54,8 @@ def entered(scope: Scope) -> Iterator[None]:
 
 def applied(task: Task) -> Task:
     """Returns the task with the options of the open scopes."""
-    options = within(task.options)
+    is_program = isinstance(task.program, HostProgram)
+    options = within_program(task.options) if is_program else within(task.options)
     return task if options is task.options else replace(task, options=options)
 
 
@@ -64,6 +65,11 @@ def within(options: Options) -> Options:
         if scope.options is not None:
             options = options.within(scope.options)
     return options
+
+
+def within_program(options: Options) -> Options:
+    """Returns the options of a program, completed by those of the open scopes that are for programs too."""
+    return options.placed_as(within(options))
 
 
 def began(futures: Sequence[Future[Any]]) -> None:

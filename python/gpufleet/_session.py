@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -185,9 +185,7 @@ class Session:
 
     def _request(self) -> Lease:
         connection = self._fleet._connected()
-        own, scoped = self._options, _scope.within(self._options)
-        # The priority and the limits of a scope are for jobs with kernels.
-        options = replace(own, pool=scoped.pool, labels=scoped.labels, requires=scoped.requires)
+        options = _scope.within_program(self._options)
         return request(connection, Task(self._program, {}, (), (), options), self._library, lambda: self._gives_up)
 
     async def _open_without_blocking(self) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "Argument",
     "Buffer",
     "Catalog",
+    "HostProgram",
     "Input",
     "Key",
     "Launch",
@@ -187,9 +188,24 @@ class SessionProgram:
     idle_limit: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HostProgram:
+    """No kernel: a command that runs on the worker's machine, in an environment or an image of the worker."""
+
+    command: tuple[str, ...]
+    environment: str | None
+    image: str | None
+    variables: Mapping[str, str]
+    upload: tuple[str, ...]
+    """The files and folders that go with it."""
+    download: tuple[str, ...]
+    """Globs of the files that come back."""
+    network: bool
+
+
 Argument = Pointer | Value | ProgressCounter
 Buffer = Input | Zeros | Stored | Ref
-Program: TypeAlias = Catalog | Arguments | Source | Ptx | SessionProgram
+Program: TypeAlias = Catalog | Arguments | Source | Ptx | SessionProgram | HostProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +261,13 @@ class Options:
             if getattr(self, option.name) is None or (option.name == "requires" and not self.requires)
         }
         return dataclasses.replace(self, **unset, labels={**outer.labels, **self.labels})
+
+    def placed_as(self, other: Options) -> Options:
+        """Returns these options with the pool, the labels and the requirements of others.
+
+        Programs that have a device or a part of it take no priority and no limits of jobs with kernels.
+        """
+        return dataclasses.replace(self, pool=other.pool, labels=other.labels, requires=other.requires)
 
     def replace(self, **changes: Any) -> Options:
         """Returns a copy with these options. Labels are added to the present ones. Raises `TypeError` for an unknown

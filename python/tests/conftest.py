@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from programs import program_worker
 
 from gpufleet.testing import LocalFleet, local_fleet
 
@@ -21,6 +23,13 @@ def gpufleet_options() -> dict[str, Any]:
 @pytest.fixture
 def environment(gpufleet_local: LocalFleet | None) -> None:
     """Makes the fleet of the session the default one, also for child processes."""
+
+
+@pytest.fixture(scope="module")
+def programs(gpufleet_local: LocalFleet | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The pool of a worker that runs host programs, for the tests of a file."""
+    with program_worker(f"programs-{os.getpid()}", tmp_path_factory.mktemp("worker")) as pool:
+        yield pool
 
 
 @pytest.fixture(scope="module")

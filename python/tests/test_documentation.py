@@ -6,14 +6,17 @@ import doctest
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import notebooks
 import pytest
+from programs import program_worker
 
 import gpufleet as gf
+from gpufleet.testing import LocalFleet
 
 IN_PEERS = (
     "gpufleet.airflow.",
@@ -45,6 +48,7 @@ OF_OTHERS = ("Celery is not here", "CuPy needs a GPU", "Numba's kernels need a G
 
 PAGE_MARK = re.compile(r"^<!-- page not executed: ([^>]+) -->$", re.MULTILINE)
 BLOCK = re.compile(r"^(?:<!-- not executed: ([^>]+) -->\n+)?```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROGRAM = re.compile(r"--remote|submit_program")
 PYTHON_FENCE = re.compile(r"^\s*(?:`{3,}|~{3,})\s*i?py", re.MULTILINE)
 
 
@@ -90,12 +94,27 @@ def executed_here(name: str) -> list[Block]:
     return [] if elsewhere(name) else [block for block in PAGES[name] if block.mark == HERE]
 
 
+@pytest.fixture(scope="module")
+def program_worker_of_pages(
+    gpufleet_local: LocalFleet | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """The worker of the pages that run programs. Its pool and environment have the names that they use."""
+    with program_worker("train", tmp_path_factory.mktemp("worker")):
+        yield
+
+
 @pytest.mark.parametrize("name", [name for name in PAGES if executed_here(name)])
 def test_the_examples_of_a_page_run(
-    name: str, environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    environment: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = executed_here(name)
+    if any(PROGRAM.search(block.text) for block in blocks):
+        request.getfixturevalue("program_worker_of_pages")
     if any(block.text.startswith("%") for block in blocks):
         notebooks.run(*(block.text for block in blocks), folder=tmp_path)
         return

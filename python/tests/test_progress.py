@@ -85,7 +85,7 @@ def test_jobs_cost_nothing_until_something_asks(fleet: gf.Fleet) -> None:
     assert not connection._followed and connection._open._by_id is None
     other = paced.submit(fleet)
     short = fleet.kernel("saxpy").submit(1.0, X, X)
-    assert short.progress is None and connection._followed == {"default"}
+    assert short.progress is None and set(connection._followed) == {"default"}
     assert short.result(timeout=SECONDS) is not None and short.progress is None
     poll(lambda: other._course and other._course.latest, lambda found: found is not None, SECONDS)
     other.result()

@@ -30,7 +30,7 @@ const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
 pub(super) const TOOLS: Environment = Environment {
     folder: "python-environment",
-    title: "maturin, pytest, mypy, pyright, ruff, Jupyter, NumPy, pandas, Arrow, Numba and tinygrad with pip (500 MB)",
+    title: "maturin, pytest, mypy, pyright, ruff, Jupyter, NumPy, pandas, Arrow, Numba and tinygrad with pip (580 MB)",
     requirements: include_str!("../../../python/requirements.txt"),
     base: Base::Python,
 };
@@ -58,7 +58,7 @@ pub(super) const PIPELINES: Environment = Environment {
 
 pub(super) const FOREIGN: Environment = Environment {
     folder: "python-foreign",
-    title: "papermill, Jupyter and notebooks of other authors with pip (190 MB)",
+    title: "papermill, Jupyter and notebooks of other authors with pip (290 MB)",
     requirements: include_str!("../../../python/requirements-foreign.txt"),
     base: Base::System,
 };

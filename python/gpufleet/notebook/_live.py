@@ -146,7 +146,7 @@ class Live(Scope):
             return replace(view, title=_title(oldest), note="still open at the end of the cell")
         running = next((job for job in open_ if _is_running(job)), None)
         if running is not None and running._course is not None:
-            return replace(view, title=_title(running), progress=running._course.latest)
+            return replace(view, title=_title(running), progress=running._course.current)
         why = oldest._obstacle()
         note = f"waiting for {time_passed(waited)}" + (f": {why}" if why else "")
         return replace(view, title=_title(oldest), note=note)

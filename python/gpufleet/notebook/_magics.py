@@ -21,6 +21,10 @@ from gpufleet.notebook._html import table
 from gpufleet.notebook._interrupt import Interrupts
 from gpufleet.notebook._live import Cells
 from gpufleet.notebook._options import CellError, CellOptions, parse
+from gpufleet.notebook._remote._cell import run_cell
+from gpufleet.notebook._remote._code import code_of
+from gpufleet.notebook._remote._options import is_remote
+from gpufleet.notebook._remote._options import parse as parse_remote
 from gpufleet.notebook._session import current_fleet
 from gpufleet.notebook._timeit import RUNS, Measured, measure
 from gpufleet.notebook._view import View, view_of
@@ -108,7 +112,25 @@ class _Magics:
         --kernel NAME                               the kernel to run, if the cell has several
         --option OPTION                             an option of NVRTC; repeatable
         --python                                    the cell has functions with @cuda.jit of Numba
+
+        With --remote, the cell is ordinary Python that runs on the machine of a worker, with a whole device:
+
+        %%gpu --remote --env torch
+
+        The names that it uses go along, and those that it changes come back.
+
+        --env NAME             environment of the worker, such as torch; or --image NAME, a container image
+        --pool POOL            pool whose workers run programs
+        --time-limit TIME      longest time for which the cell runs, such as 2h
+        --queue-limit TIME     longest time to wait for a worker
+        --network              let the cell use the network, if the pool allows it
+        --upload PATH          file or folder for the cell, such as a module of yours; repeatable
+        --max-size SIZE        the most that goes to the worker or comes back [default: 256MiB]
         """
+        if is_remote(line):
+            code = code_of(self._shell, cell, self._file_of(cell))
+            run_cell(self._shell, current_fleet(), parse_remote(line), code, self._cell_name(), self._show)
+            return None
         options = parse(line)
         if options.is_python:
             return self._python_cell(cell, options)
@@ -175,7 +197,7 @@ class _Magics:
         print(f"Cancelled {count} job{'s' * (count != 1)}.")
 
     def _python_cell(self, cell: str, options: CellOptions) -> Any:
-        file = self._shell.compile.cache(f"\n{cell}", self._shell.execution_count)
+        file = self._file_of(cell)
         # A cell that runs changes no variable but its outputs.
         names = dict(self._names) if options.runs else self._names
         kernels = _jit.define(current_fleet(), cell, file, names)
@@ -203,6 +225,12 @@ class _Magics:
         from IPython.display import display  # noqa: PLC0415
 
         display(view)
+
+    def _file_of(self, cell: str) -> str:
+        """The file under which IPython knows the lines of the cell, below the magic."""
+        number = re.search(r"\d+", self._cell_name())
+        file: str = self._shell.compile.cache(f"\n{cell}", int(number[0]) if number else self._shell.execution_count)
+        return file
 
     def _cell_name(self) -> str:
         """The cell as tracebacks name it, such as `Cell In[3]`."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpufleet._dependent import Dependent
 from gpufleet._future import Future
+from gpufleet._program import ProgramFuture
 from gpufleet._scope import Scope
 from gpufleet._task import Options
 from gpufleet.notebook._view import duration, view_of
@@ -47,7 +48,9 @@ class Meter(Scope):
                 self.states[view.state] = self.states.get(view.state, 0) + 1
             if view.timings and is_job:
                 self.queue_seconds += view.timings.queue + view.timings.wait
-                self.kernel_seconds += view.timings.kernel
+                # A program has a device for all of its time.
+                is_program = isinstance(future, ProgramFuture)
+                self.kernel_seconds += view.timings.total if is_program else view.timings.kernel
             if view.ran_on:
                 self.is_emulated |= view.ran_on.emulated
             self._changed.notify_all()

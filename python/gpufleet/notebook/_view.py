@@ -9,6 +9,7 @@ from typing import Any
 
 from gpufleet._errors import GpufleetError
 from gpufleet._future import Future
+from gpufleet._program import ProgramFuture
 from gpufleet._report import RanOn, Timings
 
 __all__ = ["STEPS", "View", "duration", "state_of", "steps", "view_of"]
@@ -56,6 +57,9 @@ def view_of(future: Future[Any]) -> View:
         note = str(future.exception())
     elif state == "open" and future._course is not None and future._course.latest is not None:
         note = str(future._course.latest)
+    elif isinstance(future, ProgramFuture) and future.timings and future.timings.total:
+        # The fleet measures no steps of it.
+        note = f"ran for {duration(future.timings.total)}"
     return View(
         job_id=_id_of(future),
         title=options.name or "job",

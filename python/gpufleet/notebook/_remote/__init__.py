@@ -1,0 +1,1 @@
+"""Cells that run on the machine of a worker: `%%gpu --remote`."""
