@@ -2,8 +2,8 @@
 # As root: builds the images of deploy/Dockerfile with buildah, and runs a job in the worker's. The base images come from
 # registries that a test machine may not reach, so Debian and this machine's Rust stand in for them.
 #
-# SYSTEM is a Debian system in a folder, RUST the folder of a Rust toolchain, STORE an empty folder for everything made here, and
-# GPUFLEET_BIN_DIR has the programs of the local fleet.
+# SYSTEM is a Debian system in a folder, RUST the folder of a Rust toolchain, RUST_VERSION the one that the Dockerfile names, STORE an empty
+# folder for everything made here, and GPUFLEET_BIN_DIR has the programs of the local fleet.
 set -eu
 export TMPDIR="$STORE" GPUFLEET_LOCAL_DIR="$STORE/local" PATH="$GPUFLEET_BIN_DIR:$PATH"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
@@ -41,8 +41,7 @@ images config --env PATH=/usr/local/rust/bin:/usr/bin:/bin --env CARGO_HOME=/usr
     --env CARGO_HTTP_CAINFO=/packages/certificates.crt "$rust"
 # What is tested is the Dockerfile, so its programs need no optimisation here.
 images config --env CARGO_PROFILE_DIST_LTO=off --env CARGO_PROFILE_DIST_OPT_LEVEL=0 "$rust"
-rust_version=$(sed -n 's/^ARG RUST_VERSION=//p' deploy/Dockerfile)
-commit "$rust" "docker.io/library/rust:$rust_version-bookworm"
+commit "$rust" "docker.io/library/rust:$RUST_VERSION-bookworm"
 
 python=$(images from --pull-never debian:bookworm-slim)
 in_container "$python" sh -c 'apt-get -qq update && apt-get -qq install --yes --no-install-recommends python3-pip' > /dev/null

@@ -1,5 +1,5 @@
-//! Fresh Debian systems, made with debootstrap. A system that is entered with chroot shares this machine's kernel and network; a system
-//! that is booted with systemd has a network of its own.
+//! Fresh Debian systems, made with debootstrap. A system that is entered shares this machine's kernel and network; a system that
+//! is booted with systemd has a network of its own.
 
 use std::{
     fs,
@@ -29,6 +29,8 @@ const SCRIPT_LIMIT_S: u64 = 600;
 const ENTER: &str = r#"
 system=$1 script=$2
 shift 2
+mount --bind "$system" "$system"
+cd "$system"
 mount -t proc proc "$system/proc"
 mount -t sysfs -o ro sysfs "$system/sys"
 mount -t tmpfs tmpfs "$system/dev/shm"
@@ -37,7 +39,9 @@ for folder; do
     mkdir -p "$system$folder"
     mount --bind "$folder" "$system$folder"
 done
-exec chroot "$system" sh "$script"
+pivot_root . mnt
+umount --lazy mnt
+exec sh "$script"
 "#;
 
 /// A shell script that boots the system in namespaces of its own, including the network's. The arguments are the system and the unit to
@@ -78,7 +82,7 @@ pub struct Debian {
 impl Debian {
     /// Installs a release of Debian into a new folder.
     pub async fn install(release: &str) -> anyhow::Result<Self> {
-        ensure!(state::is_root(), "debootstrap and chroot need root: run this as root, or with sudo");
+        ensure!(state::is_root(), "debootstrap and mounts need root: run this as root, or with sudo");
         let parent = workspace::target()?;
         let folder = tempfile::tempdir_in(&parent)
             .with_context(|| format!("failed to create a folder in {}", parent.display()))?;
@@ -110,7 +114,7 @@ impl Debian {
         self.shared.push(folder);
     }
 
-    /// Runs a script from the system's folder of packages with chroot.
+    /// Runs a script from the system's folder of packages in the system.
     pub async fn run(&self, script: &str, variables: &[(&str, &str)]) -> anyhow::Result<()> {
         let mut enter = Command::new("unshare");
         enter.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-eu", "-c", ENTER, "sh"]);

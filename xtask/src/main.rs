@@ -32,6 +32,7 @@ mod terminal;
 mod test;
 mod test_chart;
 mod test_cluster;
+mod test_compose;
 mod test_containers;
 mod test_debian;
 mod test_images;
@@ -67,6 +68,8 @@ enum Command {
     TestDebian(test_debian::Options),
     /// Build the container images with buildah on stand-ins for their bases, and run a job in the worker's; needs root
     TestImages,
+    /// Build and start the fleet of compose.yaml with Docker Compose and podman in a booted Debian, and kill a worker; needs root
+    TestCompose,
     /// Set up, render the Helm chart, check it against Kubernetes' schemas, and run its pods' programs; arguments go to pytest
     TestChart(test_chart::Options),
     /// Build the Python package and run its tests, on a private fleet, and its type checks; arguments go to pytest
@@ -145,6 +148,7 @@ async fn main() -> ExitCode {
         Command::TestContainers => test_containers::run().await,
         Command::TestDebian(options) => test_debian::run(&options).await,
         Command::TestImages => test_images::run().await,
+        Command::TestCompose => test_compose::run().await,
         Command::TestChart(options) => test_chart::run(&options).await,
         Command::Python(options) => python::run(&options).await,
         Command::PythonAirflow(options) => python_peers::run(&python_peers::AIRFLOW, &options).await,

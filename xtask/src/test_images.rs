@@ -1,5 +1,7 @@
 //! `cargo xtask test-images`: builds the container images, and runs a job in the worker's image.
 
+use std::fs;
+
 use anyhow::Context as _;
 use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 use tokio::process::Command;
@@ -13,6 +15,7 @@ use crate::{
 
 /// The Debian release of the images' base.
 const RELEASE: &str = "bookworm";
+const DOCKERFILE: &str = "deploy/Dockerfile";
 
 pub async fn run() -> anyhow::Result<()> {
     let terminal = Terminal::new();
@@ -24,21 +27,29 @@ pub async fn run() -> anyhow::Result<()> {
     let store = tempfile::tempdir_in(workspace::target()?).context("failed to create a folder for the images")?;
     let mut script = Command::new("sh");
     script.arg("tests/images/images.sh").current_dir(workspace::root());
-    script.env("SYSTEM", system.folder()).env("STORE", store.path()).env("RUST", rust().await?);
+    script.env("SYSTEM", system.folder()).env("STORE", store.path());
+    script.env("RUST", rust().await?).env("RUST_VERSION", rust_version()?);
     script.env(BIN_DIR_VARIABLE, workspace::programs()?);
     workspace::run(script).await
 }
 
 /// Returns the folder of the Rust toolchain.
-async fn rust() -> anyhow::Result<String> {
+pub async fn rust() -> anyhow::Result<String> {
     let mut rustc = Command::new("rustc");
     rustc.args(["--print", "sysroot"]).current_dir(workspace::root());
     Ok(workspace::output_of(rustc).await?.trim().to_owned())
 }
 
+/// Returns the version of Rust that the Dockerfile names.
+pub fn rust_version() -> anyhow::Result<String> {
+    let file = fs::read_to_string(workspace::root().join(DOCKERFILE)).context("failed to read the Dockerfile")?;
+    let version = file.lines().find_map(|line| line.strip_prefix("ARG RUST_VERSION="));
+    Ok(version.context("the Dockerfile names no RUST_VERSION")?.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::path::Path;
 
     use super::*;
 

@@ -1,0 +1,65 @@
+#!/bin/sh
+# As root in the booted Debian 13 of build.sh: starts the fleet of compose.yaml, and does with it what the documentation says. The
+# images are built already, so nothing here needs a network.
+set -eu
+export DOCKER_HOST=unix:///run/podman/podman.sock DOCKER_BUILDKIT=0
+compose() {
+    docker-compose --file compose.yaml --file tests/compose/limits.yaml --profile emulated "$@"
+}
+trap 'test $? = 0 || { compose ps --all; compose logs --tail 40; }' EXIT
+trap 'exit 1' TERM
+
+# Repeats a command until it succeeds. The unit of this script has a limit.
+until_true() {
+    until "$@" > /dev/null 2>&1; do sleep 0.2; done
+}
+
+# Whether exactly this many workers are there.
+has_workers() {
+    test "$(gpufleet workers -o json | jq '[.[] | select(.state == "up")] | length')" = "$1"
+}
+
+submit() {
+    gpufleet submit --source /packages/add.cu --entry add --cover 4 --block 32 --fill x=f32[4]:1 --fill y=f32[4]:2 \
+        --args x,y,n=4 "$@"
+}
+
+ip link set lo up
+systemctl start podman.socket
+cd /src
+compose up --build --wait
+compose ps
+
+echo "── the commands of the documentation"
+. ./.env
+export GPUFLEET_AMQP_URL="amqp://gpufleet:$GPUFLEET_BROKER_PASSWORD@127.0.0.1:5672/gpufleet"
+export GPUFLEET_DATABASE_URL="postgres://gpufleet_reader:$GPUFLEET_READER_PASSWORD@127.0.0.1:5432/gpufleet"
+podman cp gpufleet-ledger-1:/usr/local/bin/gpufleet /usr/local/bin/
+cat > /packages/add.cu << 'CUDA'
+extern "C" __global__ void add(float *x, const float *y, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] += y[i];
+}
+CUDA
+gpufleet workers
+submit --out x=/packages/x.npy
+gpufleet history
+curl --fail --silent --output /dev/null http://127.0.0.1:9480/
+
+echo "── two workers"
+compose up --wait --scale worker-emulated=2
+until_true has_workers 2
+gpufleet workers
+
+echo "── one of them is killed while it has jobs"
+for job in $(seq 20); do
+    submit --detach
+done > /packages/jobs
+podman kill --signal KILL gpufleet-worker-emulated-1
+gpufleet wait --timeout 120s $(cat /packages/jobs)
+gpufleet stats
+
+echo "── down"
+compose down --volumes
+test -z "$(podman ps --all --quiet)"
+test -z "$(podman volume ls --quiet)"
