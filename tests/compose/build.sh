@@ -37,7 +37,7 @@ podman system service --time 0 "$DOCKER_HOST" &
 trap 'kill $!' EXIT
 timeout 30 sh -c 'until test -S /run/podman.sock; do sleep 0.1; done'
 cd /src
-sed '/^[^#]/s/$/of-a-test/' deploy/example.env > .env
+sed '/^[^#]/s/$/ofThisTestAlone0/' deploy/example.env > .env
 echo "── build the fleet's images"
 docker-compose --profile emulated build
 podman images

@@ -18,6 +18,16 @@ async fn ride(executor: &Executor, jobs: &[ExecutorJob<'_>]) -> Ends {
     join_all(riders.into_iter().map(|rider| executor.finish(rider))).await
 }
 
+/// Runs these tasks in one train that gets as far as the job with this index. On a busy machine a train may be disbanded before.
+async fn ride_to(index: usize, executor: &Executor, jobs: &[ExecutorJob<'_>]) -> Ends {
+    loop {
+        let ends = ride(executor, jobs).await;
+        if ends[..=index].iter().all(Option::is_some) {
+            return ends;
+        }
+    }
+}
+
 fn first_output(end: &Option<Result<Finished, RunError>>) -> Vec<u32> {
     match end {
         Some(Ok(Finished { outcome: Ok(outputs), .. })) => u32s(&outputs[0]),
@@ -39,7 +49,7 @@ async fn each_job_of_a_train_has_its_own_arrays_outcome_and_timings() {
     succeed(&executor, &add_one(1, 1)).await;
     let mut tasks: Vec<Task<'_>> = (1..=6).map(|number| add_one(10 * number, number)).collect();
     tasks[3].launches[0].args.pop();
-    let ends = ride(&executor, &tasks.iter().map(job).collect::<Vec<_>>()).await;
+    let ends = ride_to(5, &executor, &tasks.iter().map(job).collect::<Vec<_>>()).await;
     assert_eq!(failure(&ends[3]), FailureCode::LaunchError);
     for (number, end) in (1..).zip(&ends).filter(|(number, _)| *number != 4) {
         assert_eq!(first_output(end), vec![number; 10 * number as usize]);
@@ -71,12 +81,8 @@ async fn a_time_limit_is_that_of_the_job_which_runs() {
     succeed(&executor, &add_one(1, 1)).await;
     let (before, long) = (add_one(10, 1), misbehaving("spin"));
     let limited = ExecutorJob { time_limit: Duration::from_secs(1), ..job(&long) };
-    let (mut started, mut ends) = (Instant::now(), Vec::new());
-    // On a busy machine a train may be disbanded before its second job begins.
-    while !ends.get(1).is_some_and(Option::is_some) {
-        started = Instant::now();
-        ends = ride(&executor, &[job(&before), limited, job(&before)]).await;
-    }
+    let started = Instant::now();
+    let ends = ride_to(1, &executor, &[job(&before), limited, job(&before)]).await;
     assert_eq!(first_output(&ends[0]), [1; 10]);
     assert_eq!(failure(&ends[1]), FailureCode::TimeLimit);
     assert!(ends[2].is_none() && started.elapsed() >= Duration::from_secs(1));
@@ -87,7 +93,7 @@ async fn a_fault_names_its_job_and_those_behind_it_are_innocent() {
     let executor = start().await;
     succeed(&executor, &add_one(1, 1)).await;
     let (good, bad) = (add_one(10, 1), misbehaving("write_beyond"));
-    let ends = ride(&executor, &[job(&good), job(&bad), job(&good)]).await;
+    let ends = ride_to(1, &executor, &[job(&good), job(&bad), job(&good)]).await;
     assert_eq!(first_output(&ends[0]), [1; 10], "it had ended before");
     assert_eq!(failure(&ends[1]), FailureCode::KernelFault);
     match &ends[2] {
