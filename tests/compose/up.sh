@@ -50,6 +50,8 @@ CUDA
 gpufleet workers
 times=1
 submit --out x=/packages/x.npy
+# The elements follow a header of 128 bytes.
+test "$(od -A n -t f4 -j 128 /packages/x.npy | tr -s ' ')" = " 3 3 3 3"
 gpufleet history
 curl --fail --silent --output /dev/null http://127.0.0.1:9480/
 

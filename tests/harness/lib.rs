@@ -40,7 +40,7 @@ pub use memory::memory_bytes;
 pub use metrics::{METRICS, Metrics};
 pub use node::write_queue_names;
 pub use npy::npy;
-pub use poll::poll_until;
+pub use poll::{poll_until, poll_within};
 pub use producer::{ConfirmedJob, Producer};
 pub use proxy::{Proxy, Silence};
 pub use tls::TlsProxy;

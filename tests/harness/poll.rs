@@ -18,15 +18,24 @@ pub async fn poll_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     poll_some(what, async || holds().await.then_some(())).await;
 }
 
+/// Polls until the condition holds, like [`poll_until`], with a limit for what takes longer than [`WAIT`].
+pub async fn poll_within(limit: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    poll_some_within(limit, what, async || holds().await.then_some(())).await;
+}
+
 /// Polls until the condition returns a value. Fails with its name after [`WAIT`].
-pub(crate) async fn poll_some<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + WAIT;
+pub(crate) async fn poll_some<T>(what: &str, look: impl AsyncFnMut() -> Option<T>) -> T {
+    poll_some_within(WAIT, what, look).await
+}
+
+async fn poll_some_within<T>(limit: Duration, what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + limit;
     let mut pauses = Pauses::new();
     loop {
         if let Some(found) = look().await {
             return found;
         }
-        assert!(Instant::now() < deadline, "not within {WAIT:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
         pauses.next().await;
     }
 }

@@ -43,7 +43,8 @@ impl Situation<'_> {
         })
     }
 
-    /// Explains that a worker which gets the program refuses it, because it has another environment or image. Workers of earlier releases do not say what they offer.
+    /// Explains that a worker which gets the program refuses it, because it has another environment or image. Workers of earlier releases
+    /// do not say what they offer.
     fn no_environment(&self) -> Option<String> {
         let program = self.detail.job.host_program.as_ref()?;
         let (pool, wanted) = (self.pool(), program.place()?);
@@ -51,13 +52,15 @@ impl Situation<'_> {
             self.workers().filter_map(|worker| worker.programs_of(pool)).flat_map(PoolPrograms::places).collect();
         offered.sort_unstable();
         offered.dedup();
+        let (kind, option) = match program.image {
+            Some(_) => ("image", format!("--image {wanted}")),
+            None => ("environment", format!("--environment {wanted}=FOLDER")),
+        };
         (!offered.is_empty() && !offered.contains(&wanted)).then(|| {
             format!(
-                "no worker of pool {pool} has the {} {wanted}; they have {}; a worker that takes the program refuses it, unless one is \
-                 started with {} before",
-                if program.image.is_some() { "image" } else { "environment" },
+                "no worker of pool {pool} has the {kind} {wanted}; they have {}; a worker that takes the program refuses it, unless one \
+                 is started with {option} before",
                 offered.join(", "),
-                if program.image.is_some() { format!("--image {wanted}") } else { format!("--environment {wanted}=FOLDER") },
             )
         })
     }

@@ -4,7 +4,7 @@
 use std::{ffi::CString, path::PathBuf};
 
 use gpufleet::schema::AttemptState;
-use gpufleet_tests::{METRICS, memory_bytes, write_queue_names};
+use gpufleet_tests::{METRICS, memory_bytes, poll_within, write_queue_names};
 
 use super::*;
 
@@ -275,12 +275,7 @@ async fn a_gibibyte_of_output_takes_little_memory_and_what_exceeds_the_log_is_co
     assert_eq!(ended.code, 0, "{ended:?}");
     let job: JobId = ended.stdout.trim().parse().unwrap();
     let is_final = async || marked.scene.ground.look(job).await.is_some_and(|detail| detail.job.state.is_final());
-    let ends = async {
-        while !is_final().await {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    };
-    timeout(GIBIBYTE_WITHIN, ends).await.expect("all of the output passes the worker");
+    poll_within(GIBIBYTE_WITHIN, "all of the output has passed the worker", is_final).await;
     let peak = memory_bytes(worker, "VmHWM").unwrap();
     assert!(peak - before < GROWTH_BYTES_MAX, "the worker grew from {before} to {peak} bytes");
     let detail = marked.scene.ground.final_job(job).await;

@@ -64,7 +64,8 @@ impl Default for ProgramAllowance {
 }
 
 impl ProgramAllowance {
-    /// Returns whether the pool insists on its limits. Without a cgroup, an environment does without those that nobody has asked for.
+    /// Returns whether the worker may start only if it can limit the pool's programs. Containers always have limits, unless they are off.
+    /// Programs in environments must have those that the pool's settings name; the default limits apply where the machine has cgroups.
     pub fn insists_on_limits(&self) -> bool {
         let limits = [self.memory, self.pids];
         match self.isolation {

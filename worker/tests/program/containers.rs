@@ -6,11 +6,8 @@ use gpufleet_worker::program::{HostEvent, Place, ProgramLimits};
 
 use crate::{
     container::InContainer,
-    harness::{Work, executable, file, is_root, output_has, processes_with, unique},
+    harness::{NOBODY, Work, executable, file, is_root, output_has, processes_with, unique},
 };
-
-/// The user id of `nobody`.
-const NOBODY: &str = "65534";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_runs_in_its_image_with_its_files() {

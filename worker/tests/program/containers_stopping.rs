@@ -10,9 +10,9 @@ use gpufleet_worker::program::{HostEvent, HostProcess};
 use crate::{
     container::InContainer,
     harness::{children, kill, output_has, poll_until, processes_with, rest, unique},
+    stopping::{POLITE, stops_by_itself},
 };
 
-const MINUTE: Duration = Duration::from_secs(60);
 /// Ignores SIGTERM, and has a child in a session of its own that does too.
 const STUBBORN: &str = "trap '' TERM; (sleep 1000 & sleep 1000) & echo ready; sleep 1000; sleep 1000";
 
@@ -41,17 +41,9 @@ async fn start(script: &str) -> Option<(InContainer, HostProcess)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_may_end_by_itself_when_it_is_stopped() {
-    let script = "trap 'echo bye > last; exit 7' TERM; echo ready; while :; do sleep 0.1; done";
-    let Some(mut container) = InContainer::sh(script) else { return };
+    let Some(mut container) = InContainer::sh(POLITE) else { return };
     container.work = container.work.download(&["last"]);
-    let mut process = container.work.start().await;
-    output_has(&mut process, "ready").await;
-    let start = Instant::now();
-    process.stop(MINUTE).await;
-    let run = rest(&mut process).await;
-    assert_eq!(run.exit_code(), Some(7), "{run:?}");
-    assert!(start.elapsed() < MINUTE);
-    assert_eq!(container.work.packed()["last"].1, "bye\n");
+    stops_by_itself(&container.work).await;
     assert_gone(container).await;
 }
 

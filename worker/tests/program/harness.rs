@@ -19,6 +19,9 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// Maximum size of a program's files in these tests, in bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = 8 << 20;
 
+/// The user id of the system's user `nobody`, as which programs of a worker that is root run.
+pub(crate) const NOBODY: u32 = 65534;
+
 pub(crate) fn executable() -> PathBuf {
     env!("CARGO_BIN_EXE_gpufleet-worker").into()
 }

@@ -7,10 +7,7 @@ use std::{
 
 use rustix::process::geteuid;
 
-use crate::harness::{Work, executable, is_root, output_has};
-
-/// The user id of `nobody`.
-const NOBODY: u32 = 65534;
+use crate::harness::{NOBODY, Work, executable, is_root, output_has};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_see_neither_each_others_files_nor_processes() {

@@ -7,6 +7,8 @@ use gpufleet_worker::program::HostEvent;
 use crate::harness::{Work, children, kill, output_has, poll_until, processes_with, rest, unique};
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// Ends by itself, with a file, when it is told to.
+pub(crate) const POLITE: &str = "trap 'echo bye > last; exit 7' TERM; echo ready; while :; do sleep 0.01; done";
 
 /// Starts a process that has left its parent, its session and its output, and ignores SIGTERM. Prints `ready` when it runs.
 fn daemon(name: &str, then: &str) -> String {
@@ -40,10 +42,8 @@ async fn a_daemon_ends_with_the_command() {
     assert_eq!(processes_with(&name), Vec::<u32>::new());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_program_may_end_by_itself_when_it_is_stopped() {
-    let work =
-        Work::sh("trap 'echo bye > last; exit 7' TERM; echo ready; while :; do sleep 0.01; done").download(&["last"]);
+/// Stops a program with the script [`POLITE`], and checks that it is not killed.
+pub(crate) async fn stops_by_itself(work: &Work) {
     let mut process = work.start().await;
     output_has(&mut process, "ready").await;
     let start = Instant::now();
@@ -52,6 +52,11 @@ async fn a_program_may_end_by_itself_when_it_is_stopped() {
     assert_eq!(run.exit_code(), Some(7), "{run:?}");
     assert!(start.elapsed() < MINUTE);
     assert_eq!(work.packed()["last"].1, "bye\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_may_end_by_itself_when_it_is_stopped() {
+    stops_by_itself(&Work::sh(POLITE).download(&["last"])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
